@@ -1,0 +1,67 @@
+# How every folder of src/ becomes a target. A folder declares once what it may include (DEPENDS);
+# tools/check_layers reads the same declarations and compares them with the real includes.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+
+# "", "address" (with undefined behaviour) or "thread".
+set(FOREBAY_SANITIZE "" CACHE STRING "Sanitizer to build with: address, thread or empty")
+
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror=return-type
+                    -fno-omit-frame-pointer)
+add_compile_definitions(_FILE_OFFSET_BITS=64 _GNU_SOURCE)
+if(FOREBAY_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -O1 -g1)
+  add_link_options(-fsanitize=address,undefined)
+elseif(FOREBAY_SANITIZE STREQUAL "thread")
+  # TSan does not see Asio's fences; Asio falls back to ordered atomics without them.
+  add_compile_options(-fsanitize=thread -O1 -g1 -Wno-tsan)
+  add_compile_definitions(ASIO_DISABLE_FENCED_BLOCK)
+  add_link_options(-fsanitize=thread)
+endif()
+
+find_program(FOREBAY_CCACHE ccache)
+if(FOREBAY_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${FOREBAY_CCACHE})
+endif()
+find_program(FOREBAY_MOLD mold)
+if(FOREBAY_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+include(GoogleTest)
+
+# forebay_module(NAME SOURCES x.cc ... [DEPENDS core plan ...] [LIBS fmt::fmt ...] [TESTS x_test.cc ...])
+# makes the static library forebay_NAME and, with TESTS, the program NAME_test.
+function(forebay_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBS;TESTS" ${ARGN})
+  add_library(forebay_${name} STATIC ${ARG_SOURCES})
+  target_include_directories(forebay_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  list(TRANSFORM ARG_DEPENDS PREPEND forebay_)
+  target_link_libraries(forebay_${name} PUBLIC ${ARG_DEPENDS} ${ARG_LIBS})
+  if(ARG_TESTS)
+    forebay_test(${name}_test SOURCES ${ARG_TESTS} LIBS forebay_${name})
+  endif()
+endfunction()
+
+# forebay_test(NAME SOURCES x_test.cc ... [LIBS ...] [TIMEOUT s] [LABELS l ...])
+# Every test has a time limit. Cases are registered one by one, so that one failure is one line.
+function(forebay_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+                       PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+endfunction()

@@ -1,0 +1,241 @@
+// The operations of a Store, described once, as data: the list after ZOIDFS (paper 1, section II)
+// and what front doors need. A Request names an operation and its arguments, a Reply its results.
+// The wire codec, the server's checks, the trace, the fault injector and the stores all work from
+// the table op_info(), so that a new operation is one row here and one function per store.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "core/callback.h"
+#include "core/extents.h"
+#include "core/memory.h"
+#include "core/result.h"
+
+namespace forebay {
+
+enum class Op : uint8_t {
+  lookup,        // handle, name                    -> handle, attr   (name may be a path: "a/b/c")
+  open,          // handle, access                  -> right, attr
+  close,         // handle, right
+  create,        // handle, name, mode, access, flag_exclusive, flag_truncate -> handle, right, attr
+  remove,        // handle, name, flag_directory
+  rename,        // handle, name, handle2, name2, flag_no_replace, flag_exchange
+  link,          // handle (the file), handle2, name2 -> attr
+  symlink,       // handle, name, data (the target) -> handle, attr
+  readlink,      // handle                          -> data
+  mkdir,         // handle, name, mode              -> handle, attr
+  readdir,       // handle, cookie, length, flag_plus -> entries, end
+  getattr,       // handle                          -> attr
+  setattr,       // handle, set, [right]            -> attr
+  resize,        // handle, length, [right]         -> attr
+  fallocate,     // handle, right, offset, length, flag_keep_size, flag_punch_hole, flag_zero_range
+  commit,        // handle, [right], flag_data_only
+  statfs,        // handle                          -> statfs
+  read,          // handle, right, file, memory     -> count (short only at the end of file)
+  write,         // handle, right, file, memory     -> count (always all, or an error with done())
+  layout,        // handle                          -> layout
+  xattr_get,     // handle, name                    -> data
+  xattr_set,     // handle, name, data, flag_create, flag_replace
+  xattr_list,    // handle                          -> data (names, each ended by a NUL)
+  xattr_remove,  // handle, name
+};
+inline constexpr int kOpCount = static_cast<int>(Op::xattr_remove) + 1;
+
+// Which fields a request uses. A server refuses a request that lacks one of `needs` or carries one
+// that is in neither list.
+enum Field : uint32_t {
+  kHandle = 1u << 0,
+  kName = 1u << 1,
+  kHandle2 = 1u << 2,
+  kName2 = 1u << 3,
+  kRight = 1u << 4,
+  kAccess = 1u << 5,
+  kMode = 1u << 6,
+  kSet = 1u << 7,
+  kOffset = 1u << 8,
+  kLength = 1u << 9,
+  kCookie = 1u << 10,
+  kData = 1u << 11,
+  kFile = 1u << 12,
+  kFlags = 1u << 13,
+};
+
+enum class OpKind : uint8_t {
+  path,     // names and attributes, done as the caller
+  data,     // bytes of a file, done with a right
+  session,  // open and close: they change what a session holds
+};
+
+struct OpInfo {
+  Op op;
+  const char* name;
+  OpKind kind;
+  bool changes;     // modifies the file system
+  bool repeatable;  // doing it twice is as doing it once: safe to send again after a server's crash
+  uint32_t needs;   // fields that must be there
+  uint32_t may;     // fields that may be there
+  uint32_t flags;   // flags that may be set
+};
+
+const OpInfo& op_info(Op op);
+const OpInfo* op_by_name(std::string_view name);
+
+enum Flag : uint32_t {
+  kFlagExclusive = 1u << 0,
+  kFlagTruncate = 1u << 1,
+  kFlagDirectory = 1u << 2,
+  kFlagNoReplace = 1u << 3,
+  kFlagExchange = 1u << 4,
+  kFlagPlus = 1u << 5,
+  kFlagKeepSize = 1u << 6,
+  kFlagPunchHole = 1u << 7,
+  kFlagZeroRange = 1u << 8,
+  kFlagDataOnly = 1u << 9,
+  kFlagCreate = 1u << 10,
+  kFlagReplace = 1u << 11,
+};
+
+// Who asks. Shared and immutable: requests of one caller share one, so "the same caller as before"
+// is usually a comparison of pointers.
+struct Caller {
+  uint32_t uid = 0;
+  uint32_t gid = 0;
+  std::vector<uint32_t> groups;
+  std::string job;  // for people and accounting; grants nothing
+  bool same_identity(const Caller& o) const {
+    return uid == o.uid && gid == o.gid && groups == o.groups;
+  }
+  bool operator==(const Caller&) const = default;
+};
+using CallerRef = std::shared_ptr<const Caller>;
+CallerRef this_process_caller();  // effective ids and groups of this process
+
+// A portable name of a file: opaque bytes that any client may pass to any other, valid on every
+// server of the export and after a restart, and useless if forged. A name, not a right.
+struct Handle {
+  std::string bytes;
+  bool empty() const { return bytes.empty(); }
+  bool operator==(const Handle&) const = default;
+};
+inline constexpr size_t kMaxHandle = 4096 + 256;  // a path handle holds a path
+
+// What open granted: opaque bytes to present with every read and write, also after a restart.
+struct Right {
+  std::string bytes;
+  bool empty() const { return bytes.empty(); }
+  bool operator==(const Right&) const = default;
+};
+inline constexpr size_t kMaxRight = 256;
+
+enum class Access : uint8_t { none = 0, read = 1, write = 2, both = 3 };
+constexpr bool allows(Access have, Access want) {
+  return (static_cast<int>(have) & static_cast<int>(want)) == static_cast<int>(want);
+}
+
+enum class FileType : uint8_t { unknown, file, directory, symlink, fifo, socket, block, character };
+
+struct FileTime {
+  int64_t seconds = 0;
+  uint32_t nanoseconds = 0;
+  auto operator<=>(const FileTime&) const = default;
+};
+
+struct Attr {
+  FileType type = FileType::unknown;
+  uint32_t mode = 0;  // permission bits, set-id bits and sticky
+  uint32_t uid = 0, gid = 0;
+  uint64_t links = 0;
+  uint64_t size = 0;
+  uint64_t allocated = 0;  // bytes
+  uint64_t file_id = 0;    // st_ino
+  uint64_t fs_id = 0;      // one per export, not a device number
+  uint64_t rdev = 0;
+  uint32_t block_size = 4096;
+  FileTime atime, mtime, ctime, btime;  // btime is 0 where unknown
+  bool operator==(const Attr&) const = default;
+};
+
+// What setattr changes. Size is changed by resize.
+struct SetAttr {
+  enum What : uint32_t {
+    kMode = 1, kUid = 2, kGid = 4, kAtime = 8, kMtime = 16, kAtimeNow = 32, kMtimeNow = 64,
+  };
+  uint32_t what = 0;
+  uint32_t mode = 0, uid = 0, gid = 0;
+  FileTime atime, mtime;
+  bool operator==(const SetAttr&) const = default;
+};
+
+struct Entry {
+  std::string name;
+  uint64_t cookie = 0;  // where the next readdir goes on
+  uint64_t file_id = 0;
+  FileType type = FileType::unknown;
+  Handle handle;  // with kFlagPlus
+  Attr attr;      // with kFlagPlus
+  bool operator==(const Entry&) const = default;
+};
+
+struct FsStatus {
+  uint64_t block_size = 0, blocks = 0, blocks_free = 0, blocks_available = 0;
+  uint64_t files = 0, files_free = 0;
+  uint32_t name_max = 255;
+  bool operator==(const FsStatus&) const = default;
+};
+
+// Where the bytes of a file live: offset / stripe_size modulo stripe_count is the storage target.
+struct Layout {
+  uint64_t stripe_size = 0;  // 0: not striped, one target
+  uint32_t stripe_count = 1;
+  uint32_t first_target = 0;
+  bool operator==(const Layout&) const = default;
+};
+
+struct Request {
+  Op op = Op::getattr;
+  uint32_t flags = 0;
+  CallerRef caller;  // never null when it reaches a Store
+  Handle handle, handle2;
+  std::string name, name2;
+  Right right;
+  Access access = Access::none;
+  uint32_t mode = 0;
+  SetAttr set;
+  Offset offset;
+  Length length;
+  uint64_t cookie = 0;
+  std::string data;
+  Extents file;          // file side of read and write
+  Memory memory;         // memory side; never on the wire
+  std::stop_token stop;  // cancel: a Store may give up with ECANCELED while it has not begun
+};
+
+struct Reply {
+  uint64_t count = 0;
+  Handle handle;
+  Right right;
+  Attr attr;
+  std::string data;
+  std::vector<Entry> entries;
+  bool end = false;
+  FsStatus statfs;
+  Layout layout;
+};
+
+using Completion = Callback<void(Result<Reply>)>;
+
+// Limits that hold at every door.
+inline constexpr size_t kMaxName = 255;             // one component, ENAMETOOLONG beyond
+inline constexpr size_t kMaxPath = 4095;            // a symlink's target, a path given to lookup
+inline constexpr size_t kMaxXattr = 64 * 1024;      // one value, one list of names (the kernel's)
+inline constexpr size_t kMaxReaddirBytes = 256 * 1024;
+
+// Is the request well formed: fields that its operation needs, sizes, names of one component without
+// '/' or NUL, equal totals of both sides? The first thing that a server and a store do.
+Result<void> check(const Request& request);
+
+}  // namespace forebay

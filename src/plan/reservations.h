@@ -1,0 +1,46 @@
+// Reservations: which requests on one file may run now. The rule "Order" of the design as a value:
+// a request's extents are reserved all at once, in arrival order; overlapping requests wait for each
+// other unless both are reads, so no request is torn by another.
+//
+// Pure: no threads, no clock, no I/O. One object per file; the server keeps them under its lock.
+//
+// Invariants:
+//  1. A request runs as soon as no earlier request that conflicts with it is still held (waiting or
+//     running). Requests that do not conflict overtake those that wait.
+//  2. Adding and releasing cost O(log n + neighbours) with n held: overlap of bounds is found by an
+//     interval tree, and only then compared exactly (may_overlap).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/extents.h"
+
+namespace forebay::plan {
+
+class Reservations {
+ public:
+  Reservations();
+  ~Reservations();
+  Reservations(Reservations&&) noexcept;
+  Reservations& operator=(Reservations&&) noexcept;
+
+  using Id = uint64_t;  // chosen by the caller, unique among those held
+  enum class Mode : uint8_t { read, write };
+
+  // Holds the extents; true if the request may run at once.
+  bool add(Id id, Mode mode, Extents extents);
+  // Lets go, running or waiting; returns those that may run now, in arrival order.
+  std::vector<Id> release(Id id);
+
+  bool running(Id id) const;
+  size_t size() const;  // held
+  bool empty() const { return size() == 0; }
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace forebay::plan
