@@ -12,7 +12,7 @@ namespace forebay {
 }  // namespace forebay
 
 // FOREBAY_ASSERT(condition) or FOREBAY_ASSERT(condition, text): the text is made only on failure.
-#define FOREBAY_ASSERT(condition, ...)                                            \
-  (__builtin_expect(!!(condition), 1)                                             \
-       ? static_cast<void>(0)                                                     \
+#define FOREBAY_ASSERT(condition, ...) \
+  (__builtin_expect(!!(condition), 1)  \
+       ? static_cast<void>(0)          \
        : ::forebay::assert_failed(#condition, __FILE__, __LINE__ __VA_OPT__(, ) __VA_ARGS__))

@@ -7,15 +7,16 @@
 // Invariants:
 //  1. At most capacity() buffers are out at any time; a Buffer returns itself when destroyed.
 //  2. Those who wait are served in the order in which they came; nobody overtakes by try_take().
-//  3. A waiter's callback runs on the thread that returned the buffer, never under the pool's lock.
+//  3. A waiter's callback runs on the thread that returned the buffer, never under the pool's lock,
+//     and never inside another waiter's callback: a chain of waiters needs no stack.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <memory>
+#include <map>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/callback.h"
@@ -45,7 +46,9 @@ class Buffer {
 
 class BufferPool {
  public:
-  // `total` is rounded down to whole buffers, at least 4. Buffers are page-aligned.
+  // `buffer_size` is rounded up to whole pages, so that buffers are page-aligned; `total` is
+  // rounded down to whole buffers, at least 4. Throws std::bad_alloc if there is no such address
+  // space.
   BufferPool(uint64_t total, uint64_t buffer_size);
   ~BufferPool();  // asserts that every buffer came back and nobody waits
   BufferPool(const BufferPool&) = delete;
@@ -61,7 +64,8 @@ class BufferPool {
   // forget(), or 0 if `ready` has run.
   using Ready = Callback<void(Buffer)>;
   uint64_t take(Ready ready);
-  // Stops waiting; false if the buffer was already handed over.
+  // Stops waiting, for a buffer or a charge; false if it was already handed over, or is being so on
+  // another thread. Those behind it may get their turn, on this thread.
   bool forget(uint64_t ticket);
 
   // Memory outside the pool that counts against it: takes buffers out of use and gives their pages
@@ -76,17 +80,51 @@ class BufferPool {
 
  private:
   friend class Buffer;
-  void give_back(std::span<std::byte> bytes);
+  using Space = std::span<std::byte>;
+
+  // One that waits: for one buffer (`ready`), or for `need` of them at once (`charged`).
+  struct Waiter {
+    uint64_t need = 1;
+    Ready ready;
+    Charged charged;
+  };
+
+  uint64_t wait(Waiter waiter);
+  void give_back(std::span<const Space> spaces, uint64_t charged);
+  void admit_charges();
+  bool serve_one(std::unique_lock<std::mutex>& lock);
+  void serve(std::unique_lock<std::mutex>& lock);
 
   const uint64_t buffer_size_;
   const uint64_t capacity_;
   std::byte* base_ = nullptr;
   mutable std::mutex mutex_;
-  std::vector<std::span<std::byte>> free_;
-  struct Waiter;
-  std::deque<Waiter> waiting_;
+  std::vector<Space> free_;  // the last one is the next to go
+  // By ticket, which is the order of arrival. A charge that would pass half of the pool waits in
+  // `over_`, where it is in nobody's way, and keeps its place for when it is admitted.
+  std::map<uint64_t, Waiter> waiting_;
+  std::map<uint64_t, Waiter> over_;
   uint64_t next_ticket_ = 1;
-  uint64_t charged_ = 0;
+  uint64_t charged_ = 0;  // buffers of charges, held or admitted to waiting_
+};
+
+// Holds a part of the pool's memory without using it. Movable; gives it back when destroyed.
+class BufferPool::Charge {
+ public:
+  Charge() = default;
+  Charge(Charge&& other) noexcept { *this = std::move(other); }
+  Charge& operator=(Charge&& other) noexcept;
+  ~Charge() { release(); }
+
+  explicit operator bool() const { return pool_ != nullptr; }
+  uint64_t bytes() const;  // as asked for, rounded up to whole buffers
+  void release();
+
+ private:
+  friend class BufferPool;
+  Charge(BufferPool* pool, std::vector<Space> spaces) : pool_(pool), spaces_(std::move(spaces)) {}
+  BufferPool* pool_ = nullptr;
+  std::vector<Space> spaces_;
 };
 
 }  // namespace forebay

@@ -22,9 +22,8 @@ class Callback<R(Args...)> {
   Callback(std::nullptr_t) {}
 
   template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, Callback> &&
-             std::is_invocable_r_v<R, std::remove_cvref_t<F>&, Args...>)
-  Callback(F&& f) {
+  requires(!std::is_same_v<std::remove_cvref_t<F>, Callback> &&
+           std::is_invocable_r_v<R, std::remove_cvref_t<F>&, Args...>) Callback(F&& f) {
     using Held = std::remove_cvref_t<F>;
     if constexpr (sizeof(Held) <= kInline && alignof(Held) <= alignof(std::max_align_t) &&
                   std::is_nothrow_move_constructible_v<Held>) {
@@ -63,13 +62,14 @@ class Callback<R(Args...)> {
   };
 
   template <class F>
-  static constexpr Ops kInlineOps = {
-      [](void* p, Args&&... args) -> R { return (*static_cast<F*>(p))(std::forward<Args>(args)...); },
-      [](void* from, void* to) {
-        new (to) F(std::move(*static_cast<F*>(from)));
-        static_cast<F*>(from)->~F();
-      },
-      [](void* p) { static_cast<F*>(p)->~F(); }};
+  static constexpr Ops kInlineOps = {[](void* p, Args&&... args) -> R {
+                                       return (*static_cast<F*>(p))(std::forward<Args>(args)...);
+                                     },
+                                     [](void* from, void* to) {
+                                       new (to) F(std::move(*static_cast<F*>(from)));
+                                       static_cast<F*>(from)->~F();
+                                     },
+                                     [](void* p) { static_cast<F*>(p)->~F(); }};
 
   template <class F>
   static constexpr Ops kHeapOps = {

@@ -7,12 +7,15 @@
 #include <string>
 #include <string_view>
 
+#include "core/result.h"
+
 namespace forebay::log {
 
 enum class Level { debug, info, warn, error, off };
 
-// Where lines go: standard error (an empty path) or a file. Call once, before threads start.
-void init(Level level, const std::string& path = {});
+// Where lines go: standard error (an empty path) or a file, which is appended to. Call once, before
+// threads start. On an error (a path that cannot be written) lines go where they went before.
+Result<void> init(Level level, const std::string& path = {});
 bool enabled(Level level);
 void write(Level level, std::string_view line);
 

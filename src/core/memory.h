@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "core/extents.h"
@@ -20,7 +21,10 @@ struct Memory {
   static Memory of(std::span<const std::byte> bytes);  // for writes, which never modify it
   static Result<Memory> of(std::span<const iovec> pieces);
 
-  std::byte* at(Offset o) const { return base + o.value; }
+  // By integers: an offset from a null pointer is not defined for pointers.
+  std::byte* at(Offset o) const {
+    return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(base) + o.value);
+  }
   Memory slice(Length from, Length length) const { return {base, shape.slice(from, length)}; }
 };
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/callback.h"
@@ -75,9 +76,9 @@ struct OpInfo {
   const char* name;
   OpKind kind;
   bool changes;     // modifies the file system
-  bool repeatable;  // doing it twice is as doing it once: safe to send again after a server's crash
-  uint32_t needs;   // fields that must be there
-  uint32_t may;     // fields that may be there
+  bool repeatable;  // if its flags allow: ask repeatable(request)
+  uint32_t needs;   // fields that must be there and not be empty
+  uint32_t may;     // fields that may be there; 0 and empty are values of them
   uint32_t flags;   // flags that may be set
 };
 
@@ -162,11 +163,17 @@ struct Attr {
 // What setattr changes. Size is changed by resize.
 struct SetAttr {
   enum What : uint32_t {
-    kMode = 1, kUid = 2, kGid = 4, kAtime = 8, kMtime = 16, kAtimeNow = 32, kMtimeNow = 64,
+    kMode = 1,
+    kUid = 2,
+    kGid = 4,
+    kAtime = 8,
+    kMtime = 16,
+    kAtimeNow = 32,
+    kMtimeNow = 64,
   };
   uint32_t what = 0;
   uint32_t mode = 0, uid = 0, gid = 0;
-  FileTime atime, mtime;
+  FileTime atime{}, mtime{};
   bool operator==(const SetAttr&) const = default;
 };
 
@@ -198,20 +205,20 @@ struct Layout {
 struct Request {
   Op op = Op::getattr;
   uint32_t flags = 0;
-  CallerRef caller;  // never null when it reaches a Store
-  Handle handle, handle2;
-  std::string name, name2;
-  Right right;
+  CallerRef caller = {};  // never null when it reaches a Store
+  Handle handle = {}, handle2 = {};
+  std::string name = {}, name2 = {};
+  Right right = {};
   Access access = Access::none;
   uint32_t mode = 0;
-  SetAttr set;
-  Offset offset;
-  Length length;
+  SetAttr set = {};
+  Offset offset = {};
+  Length length = {};
   uint64_t cookie = 0;
-  std::string data;
-  Extents file;          // file side of read and write
-  Memory memory;         // memory side; never on the wire
-  std::stop_token stop;  // cancel: a Store may give up with ECANCELED while it has not begun
+  std::string data = {};
+  Extents file = {};          // file side of read and write
+  Memory memory = {};         // memory side; never on the wire
+  std::stop_token stop = {};  // cancel: a Store may give up with ECANCELED while it has not begun
 };
 
 struct Reply {
@@ -229,13 +236,27 @@ struct Reply {
 using Completion = Callback<void(Result<Reply>)>;
 
 // Limits that hold at every door.
-inline constexpr size_t kMaxName = 255;             // one component, ENAMETOOLONG beyond
-inline constexpr size_t kMaxPath = 4095;            // a symlink's target, a path given to lookup
-inline constexpr size_t kMaxXattr = 64 * 1024;      // one value, one list of names (the kernel's)
+inline constexpr size_t kMaxName = 255;         // one component, ENAMETOOLONG beyond
+inline constexpr size_t kMaxPath = 4095;        // a symlink's target, a path given to lookup
+inline constexpr size_t kMaxXattr = 64 * 1024;  // one value, one list of names (the kernel's)
+// The length of a readdir: bytes of entries at most. 0 leaves it to the store.
 inline constexpr size_t kMaxReaddirBytes = 256 * 1024;
 
-// Is the request well formed: fields that its operation needs, sizes, names of one component without
-// '/' or NUL, equal totals of both sides? The first thing that a server and a store do.
+// Is doing it twice as doing it once, so that a client may send it again after a server's crash
+// without knowing whether it happened? A second time may not fail because of the first (a create
+// that is exclusive, a remove, a rename, a link) nor undo what others did in between by the result
+// of the first (a create that truncates). Of data and attributes the last value counts: writing the
+// same bytes, size or attributes again is as doing it late, which an unanswered request may be
+// anyhow.
+bool repeatable(const Request& request);
+
+// Is the request well formed: fields that its operation needs and no others, sizes, names of one
+// component without '/' or NUL, flags? EINVAL (ENAMETOOLONG, ERANGE and E2BIG where the kernel says
+// so) with a text that names the operation and the field.
+Result<void> check_arguments(const Request& request);
+// check_arguments(), and what only a request on its way into a Store has: a caller, and a memory
+// side as long as the file side. The first thing that a store does; a server, which has no memory
+// yet, asks check_arguments() first.
 Result<void> check(const Request& request);
 
 }  // namespace forebay

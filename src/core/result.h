@@ -19,7 +19,8 @@ namespace forebay {
 
 class Error {
  public:
-  // `code` is an errno and never 0. `what` says what failed, where, and what to do; it may be empty.
+  // `code` is an errno and never 0. `what` says what failed, where, and what to do; it may be
+  // empty.
   explicit Error(int code, std::string what = {}) : code_(code), what_(std::move(what)) {
     FOREBAY_ASSERT(code != 0);
   }
@@ -53,7 +54,6 @@ class Error {
 // The symbolic name of an errno ("ENOSPC"), or "errno 4711".
 std::string errno_name(int code);
 
-
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -61,6 +61,8 @@ class [[nodiscard]] Result {
 
   Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+  // A default value, to be filled in place: saves the moves of a large one.
+  explicit Result(std::in_place_t) : state_(std::in_place_index<0>) {}
 
   bool has_value() const { return state_.index() == 0; }
   explicit operator bool() const { return has_value(); }

@@ -36,8 +36,14 @@ struct Offset {
 
 inline constexpr uint64_t kMaxOffset = INT64_MAX;
 
-constexpr uint64_t operator""_KiB(unsigned long long v) { return v << 10; }
-constexpr uint64_t operator""_MiB(unsigned long long v) { return v << 20; }
-constexpr uint64_t operator""_GiB(unsigned long long v) { return v << 30; }
+constexpr uint64_t operator""_KiB(unsigned long long v) {
+  return v << 10;
+}
+constexpr uint64_t operator""_MiB(unsigned long long v) {
+  return v << 20;
+}
+constexpr uint64_t operator""_GiB(unsigned long long v) {
+  return v << 30;
+}
 
 }  // namespace forebay
