@@ -1,0 +1,51 @@
+# The front door over CMake and Ninja. Each target installs what it needs first (tools/packages.txt).
+#   make build   programs in build/bin, libraries in build/lib
+#   make demo    a server, eight processes, one shared file, every byte checked
+#   make test    every test: release, asan+ubsan, and tsan for what has threads
+#   make bench   the benchmarks, as tables
+#   make tidy    format, layers, links and other house rules (fails on what it finds; FIX=1 formats)
+#   make fuzz    the fuzzers, for SECONDS (default 600) each
+#   make install PREFIX=/usr/local
+JOBS ?= 2
+PREFIX ?= /usr/local
+SECONDS ?= 600
+export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
+
+.PHONY: help build demo test bench tidy fuzz install clean deps-build deps-test deps-tidy
+help:
+	@sed -n 's/^#   //p' Makefile
+
+deps-build:
+	@tools/install_packages build
+deps-test:
+	@tools/install_packages build test tidy
+deps-tidy:
+	@tools/install_packages build tidy
+
+build: deps-build
+	@tools/configure release
+	@cmake --build --preset release
+
+demo: build
+	@tools/demo build/bin
+
+test: deps-test
+	@tools/run_tests $(TESTS)
+
+bench: build
+	@build/bin/forebay bench base
+
+tidy: deps-tidy
+	@tools/configure release
+	@tools/check_layers
+	@tools/tidy $(if $(FIX),--fix)
+
+fuzz: deps-test
+	@tools/fuzz decode $(SECONDS)
+	@tools/fuzz session $(SECONDS)
+
+install: build
+	@cmake --install build --prefix $(PREFIX)
+
+clean:
+	@rm -rf build
