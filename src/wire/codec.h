@@ -1,14 +1,27 @@
 // Messages as C++ values, to and from bytes. Everything that comes from outside is verified
-// (FlatBuffers' verifier, then our own limits) before a value is made; a decoder returns EPROTO with
-// the reason and never trusts a size. No sockets here.
+// (FlatBuffers' verifier, then our own limits) before a value is made; a decoder returns EPROTO
+// with the reason and never trusts a size. No sockets here. Any thread; encoders keep scratch
+// memory per thread and no state.
 //
-// Encoders return a whole frame's head: header and message; `payload_size` goes into the header, and
-// the payload itself follows on the connection (transport.h).
+// Encoders return a whole frame's head: header and message; `payload_size` goes into the header,
+// and the payload itself follows on the connection (transport.h). They assert that what they are
+// given is within the limits below, and shorten what is only for people (labels, an error's text).
+//
+// Decoders take the message without its header. It may lie at any address, but one that is not a
+// multiple of 8 costs a copy. Encoded heads are multiples of 8 bytes long, so a receive buffer that
+// begins at such an address keeps messages there until a payload of odd length shifts them.
+//
+// Two kinds of wrong: a message that breaks the format is EPROTO and ends the connection; a
+// well-formed request with bad arguments is decoded with RequestMessage::bad set, and only that
+// request fails.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/op.h"
 #include "wire/frame.h"
@@ -16,6 +29,21 @@
 namespace forebay::wire {
 
 inline constexpr uint16_t kProtocolMin = 1, kProtocolMax = 1;
+
+// Limits of the messages' parts, beside those of core/op.h. docs/wire-format.md lists them all.
+inline constexpr size_t kMaxLabel = 255;          // export, host, program, job, method, verb
+inline constexpr size_t kMaxText = 4096;          // an error's text, a goodbye's reason
+inline constexpr size_t kMaxKey = 64;             // a session's key
+inline constexpr size_t kMaxAuth = 16 * 1024;     // a credential
+inline constexpr size_t kMaxGroups = 65536;       // NGROUPS_MAX
+inline constexpr size_t kMaxLoops = 64;           // nested strided loops of one request
+inline constexpr size_t kMaxInlineBlocks = 1024;  // 16 KiB of message
+// Entries of one readdir reply. Each counts kEntryBytes, kEntryAttrBytes if it has attributes, its
+// name and its handle: no less than it takes when encoded.
+inline constexpr size_t kMaxEntryBytes = kMaxMessage - 128 * 1024;
+inline constexpr size_t kEntryBytes = 72, kEntryAttrBytes = 168;
+inline constexpr size_t kMaxJson = kMaxMessage - 64 * 1024;
+inline constexpr int kMaxErrorCode = 4095;  // the kernel's
 
 struct Hello {
   uint16_t version_min = kProtocolMin, version_max = kProtocolMax;
@@ -44,6 +72,11 @@ struct Welcome {
   bool operator==(const Welcome&) const = default;
 };
 
+struct Refused {
+  Error why;
+  bool operator==(const Refused&) const = default;
+};
+
 // Names one request of a session: a slot is used by one request at a time, and its sequence number
 // rises by one with each, so that a server can tell a repeated request from a new one.
 struct RequestId {
@@ -56,11 +89,16 @@ struct RequestId {
 struct RequestMessage {
   RequestId id;
   Request request;
-  uint64_t total = 0;          // bytes of the stream of a read or write
-  bool eager = false;          // a write whose stream is the payload
-  uint64_t list_blocks = 0;    // not 0: request.file has loops only; its blocks are to be pulled
-  std::vector<Stride> list_loops;
-  Extent list_bounds;
+  uint64_t total = 0;        // bytes of the stream of a read or write; encode() takes it from
+                             // request.file unless there is a list to pull
+  bool eager = false;        // a write whose stream is the payload
+  uint64_t list_blocks = 0;  // not 0: request.file is empty; its blocks are to be pulled, its loops
+  std::vector<Stride> list_loops;  // are here, and
+  Extent list_bounds;              // every byte lies in here
+  // Only decode_request() sets it: an argument that no server takes. `id` is right, what was bad in
+  // `request` is left at its default, and the request is to be answered with this error. It does
+  // not replace check(), which knows what each operation needs.
+  std::optional<Error> bad;
 };
 
 struct ReplyMessage {
@@ -108,16 +146,18 @@ std::string encode_goodbye(std::string_view reason);
 // The request's Extents travel in the message up to kMaxInlineBlocks blocks; beyond that the client
 // sends list_blocks and bounds, and answers pulls with encode_blocks().
 std::string encode(const RequestMessage&, uint32_t payload_size = 0);
+// Entries beyond kMaxEntries or kMaxEntryBytes are left out and `end` is cleared: the client goes
+// on from the last cookie that it got.
 std::string encode(const ReplyMessage&, uint32_t payload_size = 0);
 std::string encode(const Pull&);
 std::string encode(const Data&, uint32_t payload_size);
 std::string encode(const Cancel&);
 std::string encode(const Control&);
-std::string encode(const ControlReply&);
+std::string encode(const ControlReply&);  // E2BIG instead of a text beyond kMaxJson
 
 Result<Hello> decode_hello(Bytes);
 Result<Welcome> decode_welcome(Bytes);
-Result<Error> decode_refused(Bytes);
+Result<Refused> decode_refused(Bytes);
 Result<std::string> decode_goodbye(Bytes);
 Result<RequestMessage> decode_request(Bytes);
 Result<ReplyMessage> decode_reply(Bytes);
@@ -127,9 +167,10 @@ Result<Cancel> decode_cancel(Bytes);
 Result<Control> decode_control(Bytes);
 Result<ControlReply> decode_control_reply(Bytes);
 
-inline constexpr size_t kMaxInlineBlocks = 1024;  // 16 KiB of message
-inline constexpr size_t kBlockBytes = 16;         // one block of a pulled list, little-endian
+inline constexpr size_t kBlockBytes = 16;  // one block of a pulled list, little-endian
+// `out` holds exactly kBlockBytes for each block.
 void encode_blocks(std::span<const Extent> blocks, std::span<std::byte> out);
+// The whole blocks of `in`, with values as they came: Extents::make() checks them.
 std::vector<Extent> decode_blocks(Bytes in);
 
 // The version that both sides speak, or EPROTO with a text that names both ranges.

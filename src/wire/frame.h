@@ -24,8 +24,10 @@ enum class FrameType : uint8_t {
   control,        // client: status, stop
   control_reply,  // server: a JSON text
 };
+inline constexpr FrameType kLastFrameType = FrameType::control_reply;
 
-inline constexpr uint8_t kVersion = 1;  // of the header; messages have a version of their own (Hello)
+inline constexpr uint8_t kVersion =
+    1;  // of the header; messages have a version of their own (Hello)
 inline constexpr size_t kHeaderSize = 16;
 inline constexpr uint32_t kMaxMessage = 1u << 20;   // bytes of one message
 inline constexpr uint32_t kMaxPayload = 16u << 20;  // bytes of one payload; bulk goes in chunks
@@ -40,7 +42,8 @@ struct FrameHeader {
 };
 
 void encode(const FrameHeader& header, std::span<std::byte, kHeaderSize> out);
-// EPROTO with the reason: not our magic, another version, an unknown type, sizes beyond the limits.
+// EPROTO with the reason: not our magic, another version, an unknown type, sizes beyond the limits,
+// a payload on a type other than request, reply and data.
 Result<FrameHeader> decode_header(std::span<const std::byte, kHeaderSize> in);
 
 }  // namespace forebay::wire
