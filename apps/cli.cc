@@ -1,0 +1,161 @@
+#include "cli.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "assembly/build.h"
+#include "assembly/units.h"
+#include "assembly/version.h"
+#include "core/log.h"
+#include "progress.h"
+#include "serve_options.h"
+
+namespace forebay {
+namespace {
+
+// Thrown by config() and store() to leave a verb whose ground is missing; nobody else sees it.
+struct Leave {
+  int code;
+};
+
+Error without_text(const Error& error) {
+  Error bare = Error(error.code()).with_done(error.done());
+  return error.is_outcome_unknown() ? std::move(bare).with_unknown_outcome() : bare;
+}
+
+}  // namespace
+
+Cli::Cli()
+    : app_("Forebay gathers a parallel application's I/O before it enters the file system.") {
+  app_.name("forebay");
+  app_.require_subcommand(0, 1);  // none, or an unknown one, is told in our words
+  app_.fallthrough();
+  app_.set_help_flag("-h,--help", "say how to use this");
+  app_.set_version_flag("--version", std::string("forebay ") + kVersionText, "show the version");
+  app_.get_formatter()->label("SUBCOMMAND", "VERB");
+  app_.get_formatter()->label("Subcommands", "Verbs");
+  add_config_options(app_, sources_);
+  ClientConfig client;
+  add_keys(app_, "client", describe(client), sources_.overrides);
+}
+
+CLI::App* Cli::add(const std::string& name, const std::string& help, Verb verb) {
+  CLI::App* sub = app_.add_subcommand(name, help);
+  sub->callback([this, name, verb = std::move(verb)] {
+    verb_name_ = name;
+    verb_ = verb;
+  });
+  return sub;
+}
+
+int Cli::run(int argc, char** argv) {
+  (void)log::init(log::Level::warn);  // to standard error: cannot fail
+  try {
+    app_.parse(argc, argv);
+    if (!verb_) {
+      fmt::print("{}", app_.help());
+      return kExitUsage;
+    }
+    const int code = verb_(*this);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
+      complain(Error(errno ? errno : EIO, "standard output"));
+      return kExitFailed;
+    }
+    return interrupted() ? 128 + interrupted_by() : code;
+  } catch (const CLI::Success& e) {
+    return app_.exit(e);
+  } catch (const CLI::ParseError& e) {
+    fmt::print(stderr, "forebay: {}\nTry `forebay --help`, or `forebay VERB --help`.\n",
+               what_is_wrong(e));
+    return kExitUsage;
+  } catch (const Leave& leaving) {
+    return leaving.code;
+  }
+}
+
+std::string Cli::what_is_wrong(const CLI::ParseError& e) const {
+  const auto left = app_.remaining();
+  if (!app_.get_subcommands().empty() || left.empty() || left.front().starts_with('-'))
+    return e.what();
+  std::vector<std::string> verbs;
+  for (const CLI::App* sub : app_.get_subcommands([](const CLI::App*) { return true; }))
+    verbs.push_back(sub->get_name());
+  const std::string near = nearest(left.front(), verbs);
+  return fmt::format("unknown verb '{}'{}", left.front(),
+                     near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
+}
+
+void Cli::leave(int code, const Error& error) {
+  // Configuration and connection errors are whole sentences already.
+  complain(error.what().empty() ? error_text(error) : error.what());
+  throw Leave{code};
+}
+
+const Config& Cli::config() {
+  if (!config_) {
+    auto loaded = load_config(sources_);
+    if (!loaded) leave(kExitUsage, loaded.error());
+    config_ = std::make_unique<Config>(std::move(*loaded));
+  }
+  return *config_;
+}
+
+Store& Cli::store() {
+  if (!store_) {
+    auto connected = connect(config(), "forebay " + verb_name_);
+    if (!connected) leave(kExitUnreachable, connected.error());
+    store_ = std::move(*connected);
+  }
+  return *store_;
+}
+
+void Cli::complain(const Error& error, const std::string& where) const {
+  if (where.empty()) return complain(error_text(error));
+  // A store's error often is about a name that stands in the path already: once is enough.
+  const bool twice = !error.what().empty() && where.find(error.what()) != std::string::npos;
+  complain(fmt::format("{}: {}", where, error_text(twice ? without_text(error) : error)));
+}
+
+void Cli::complain(const std::string& text) const {
+  fmt::print(stderr, "forebay: {}{}{}\n", verb_name_, verb_name_.empty() ? "" : ": ", text);
+}
+
+std::string error_text(const Error& error) {
+  return fmt::format("{} ({})", error.message(), errno_name(error.code()));
+}
+
+std::string printable(std::string_view name) {
+  std::string out(name);
+  if (!::isatty(STDOUT_FILENO)) return out;
+  for (char& c : out)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return out;
+}
+
+void print_json(const Json& json) {
+  fmt::print("{}\n", json.dump(2));
+}
+
+std::string columns(const std::vector<std::vector<std::string>>& rows, std::string_view align) {
+  std::vector<size_t> widths(align.size());
+  for (const auto& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::string out;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const size_t pad = widths[i] - row[i].size();
+      if (i > 0) line += "  ";
+      if (align[i] == '>') line += std::string(pad, ' ');
+      line += row[i];
+      if (align[i] != '>') line += std::string(pad, ' ');
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+  return out;
+}
+
+}  // namespace forebay

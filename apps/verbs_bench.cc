@@ -1,0 +1,28 @@
+#include "bench/base.h"
+#include "verbs.h"
+
+namespace forebay {
+
+void add_bench_verbs(Cli& cli) {
+  auto options = std::make_shared<bench::BenchOptions>();
+  auto suite = std::make_shared<std::string>();
+  CLI::App* sub =
+      cli.add("bench", "measure it beside its physical limit", [options, suite](Cli& c) {
+        const Result<void> result = bench::run_bench_base(*options);
+        if (!result) c.complain(result.error());
+        return result ? kExitOk : kExitFailed;
+      });
+  sub->add_option("suite", *suite, "base: round trips, streams and memory against bare sockets")
+      ->required()
+      ->check(CLI::IsMember({"base"}));
+  sub->add_flag("--json", options->json, "for programs");
+  sub->add_option("--dir", options->directory, "where to make the scratch folder [/var/tmp]");
+  sub->add_option("--only", options->only, "rows to measure, by id")->delimiter(',');
+  sub->add_option("--rounds", options->rounds, "rounds of each, interleaved; medians are shown")
+      ->check(CLI::Range(1, 1000));
+  sub->add_option("--seconds", options->seconds, "of one measurement of round trips")
+      ->check(CLI::Range(0.05, 60.0));
+  sub->footer("It runs a server of its own in a scratch folder, and leaves nothing behind.");
+}
+
+}  // namespace forebay

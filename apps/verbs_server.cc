@@ -1,0 +1,228 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <pwd.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "assembly/build.h"
+#include "assembly/run_dir.h"
+#include "assembly/units.h"
+#include "launch.h"
+#include "progress.h"
+#include "serve_options.h"
+#include "verbs.h"
+
+namespace forebay {
+namespace {
+
+// ---- start ----
+
+std::string where_it_runs(const Config& config) {
+  return config.server.run_dir.empty() ? default_run_dir()
+                                       : std::filesystem::absolute(config.server.run_dir).string();
+}
+
+void tell_started(const std::string& run_dir, const std::string& log) {
+  const auto published = read_published(run_dir);
+  if (!published) return;
+  for (const auto& e : published->exports) fmt::print("Serving {} as \"{}\"\n", e.what, e.name);
+  fmt::print("  pid {}, listening on {}\n", published->pid,
+             fmt::join(published->addresses, " and "));
+  fmt::print("  log {}\n\n", log);
+  if (run_dir != default_run_dir())
+    fmt::print("It is not in the usual place, so say where:\n  export FOREBAY_CLIENT_SERVER={}\n\n",
+               run_dir);
+  const std::string some =
+      published->exports.size() > 1 ? "--export " + published->exports.front().name + " " : "";
+  fmt::print("Try   forebay {}put FILE,  forebay {}ls -l,  forebay status\nStop  forebay stop\n",
+             some, some);
+}
+
+int run_start(Cli& cli, const ServeOptions& options) {
+  ConfigSources& sources = cli.sources();
+  const auto more = options.overrides();
+  sources.overrides.insert(sources.overrides.end(), more.begin(), more.end());
+  const Config& config = cli.config();
+  const std::string run_dir = where_it_runs(config);
+  if (auto made = make_run_dir(run_dir); !made)
+    return cli.complain(made.error().what()), kExitFailed;
+  const std::string log =
+      config.server.log_file.empty() ? run_dir + "/forebayd.log" : config.server.log_file;
+  std::vector<std::string> arguments;
+  if (!sources.file.empty()) arguments = {"--config", std::filesystem::absolute(sources.file)};
+  for (const auto& [key, value] : sources.overrides)
+    arguments.insert(arguments.end(), {"--set", key + "=" + value});
+  arguments.insert(arguments.end(), {"--set", "server.run_dir=" + run_dir});
+  const auto launched = launch_server(arguments, log, Background::detached);
+  if (!launched) return cli.complain(launched.error().what()), kExitFailed;
+  tell_started(run_dir, log);
+  return kExitOk;
+}
+
+void add_start(Cli& cli) {
+  auto options = std::make_shared<std::shared_ptr<ServeOptions>>();
+  CLI::App* sub = cli.add("start", "start a server in the background",
+                          [options](Cli& c) { return run_start(c, **options); });
+  *options = add_serve_options(*sub);
+  ServerConfig defaults;
+  add_keys(*sub, "server", describe(defaults), cli.sources().overrides);
+  sub->footer(
+      "Returns when the server can be reached, or says why it cannot.\n\nExamples:\n"
+      "  forebay start /scratch\n"
+      "  forebay start --export home=/home/me --export scratch=/scratch\n"
+      "  forebay start /scratch --run-dir /tmp/fb --set export.data.pool=256MiB");
+}
+
+// ---- stop ----
+
+struct StopOptions {
+  std::string run_dir;
+  bool now = false;
+};
+
+Config config_for(Cli& cli, const std::string& run_dir) {
+  if (!run_dir.empty()) cli.sources().overrides.emplace_back("client.server", run_dir);
+  return cli.config();
+}
+
+bool wait_until_gone(Cli& cli, const std::string& run_dir) {
+  using namespace std::chrono;
+  const auto began = steady_clock::now();
+  bool told = false;
+  while (server_in(run_dir)) {
+    if (interrupted()) return false;
+    if (!told && steady_clock::now() - began > seconds(2)) {
+      cli.complain("waiting for requests under way (--now drops them)");
+      told = true;
+    }
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  return true;
+}
+
+int run_stop(Cli& cli, const StopOptions& options) {
+  const Config config = config_for(cli, options.run_dir);
+  const std::string run_dir = client_run_dir(config);
+  const auto pid = server_in(run_dir);
+  if (options.now) {
+    if (!pid) return cli.complain("no server of yours is running in " + run_dir), kExitUnreachable;
+    if (::kill(*pid, SIGQUIT) != 0) return cli.complain(Error(errno)), kExitFailed;
+  } else {
+    const auto address = server_address(config);
+    if (!address) return cli.complain(address.error().what()), kExitUnreachable;
+    const auto asked = control(*address, "stop", config.client.connect_timeout, real_runtime());
+    const bool answered = asked || asked.error().code() == EPERM;
+    if (!asked && (answered || !pid || ::kill(*pid, SIGTERM) != 0))
+      return cli.complain(asked.error()), answered ? kExitFailed : kExitUnreachable;
+  }
+  catch_interrupts();
+  if (!wait_until_gone(cli, run_dir)) return kExitFailed;
+  fmt::print("Stopped{}\n", pid ? fmt::format(" (pid {})", *pid) : "");
+  return kExitOk;
+}
+
+void add_stop(Cli& cli) {
+  auto options = std::make_shared<StopOptions>();
+  CLI::App* sub = cli.add("stop", "stop a server, after the requests under way",
+                          [options](Cli& c) { return run_stop(c, *options); });
+  sub->add_option("--run-dir", options->run_dir, "where it runs")->option_text("DIRECTORY");
+  sub->add_flag("--now", options->now, "drop the requests under way");
+}
+
+// ---- status ----
+
+std::string user_name(int64_t uid) {
+  const struct passwd* user = ::getpwuid(static_cast<uid_t>(uid));
+  return user ? user->pw_name : std::to_string(uid);
+}
+
+std::string bytes(const Json& json) {
+  return about_size(static_cast<uint64_t>(json.integer()));
+}
+std::string number(const Json& json) {
+  return std::to_string(json.integer());
+}
+
+void show_exports(const Json& status) {
+  std::vector<std::vector<std::string>> rows = {
+      {"EXPORT", "WHAT", "REQUESTS", "FAILED", "UNDER WAY", "WRITTEN", "READ", "BUFFERS"}};
+  for (const Json& e : status["exports"].array()) {
+    int64_t requests = 0;
+    for (const auto& [name, count] : e["ops"].object()) requests += count.integer();
+    const Json& pool = e["pool"];
+    rows.push_back({e["name"].text(), e["what"].text(), std::to_string(requests),
+                    number(e["errors"]), number(e["flights"]), bytes(e["bytes_in"]),
+                    bytes(e["bytes_out"]),
+                    fmt::format("{} of {}", pool["in_use"].integer(), pool["buffers"].integer())});
+  }
+  fmt::print("\n{}", columns(rows, "<<>>>>>>"));
+}
+
+void show_sessions(const Json& status) {
+  std::vector<std::vector<std::string>> rows = {
+      {"CLIENT", "PROGRAM", "USER", "JOB", "EXPORT", "REQUESTS", "UNDER WAY", "WRITTEN", "READ"}};
+  for (const Json& s : status["sessions"].array())
+    rows.push_back({fmt::format("{} {}{}", s["host"].text(), s["pid"].integer(),
+                                s["connected"].boolean() ? "" : " (lost)"),
+                    s["program"].text(), user_name(s["uid"].integer()),
+                    s["job"].text().empty() ? "-" : s["job"].text(), s["export"].text(),
+                    number(s["requests"]), number(s["flights"]), bytes(s["bytes_in"]),
+                    bytes(s["bytes_out"])});
+  if (rows.size() == 1)
+    fmt::print("\nNo clients.\n");
+  else
+    fmt::print("\n{}", columns(rows, "<<<<<>>>>"));
+}
+
+void show_status(const Json& status, const std::string& addresses) {
+  const auto uptime = std::chrono::duration<double>(status["uptime_seconds"].number());
+  fmt::print("{}{}: pid {}, up {}\nlistening on {}\n", status["name"].text(),
+             status["stopping"].boolean() ? " (stopping)" : "", status["pid"].integer(),
+             about_duration(std::chrono::duration_cast<Duration>(uptime)), addresses);
+  show_exports(status);
+  show_sessions(status);
+}
+
+int run_status(Cli& cli, const std::string& run_dir, bool json) {
+  const Config config = config_for(cli, run_dir);
+  const auto address = server_address(config);
+  if (!address) return cli.complain(address.error().what()), kExitUnreachable;
+  const auto answer = control(*address, "status", config.client.connect_timeout, real_runtime());
+  if (!answer) return cli.complain(answer.error()), kExitUnreachable;
+  const auto status = Json::parse(*answer);
+  if (!status) return cli.complain(status.error()), kExitFailed;
+  std::string addresses = address->text();
+  if (const auto published = read_published(client_run_dir(config)))
+    addresses = fmt::format("{}", fmt::join(published->addresses, " and "));
+  if (json)
+    print_json(*status);
+  else
+    show_status(*status, addresses);
+  return kExitOk;
+}
+
+void add_status(Cli& cli) {
+  struct Options {
+    std::string run_dir;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* sub = cli.add("status", "show a server's exports and clients", [options](Cli& c) {
+    return run_status(c, options->run_dir, options->json);
+  });
+  sub->add_option("--run-dir", options->run_dir, "where it runs")->option_text("DIRECTORY");
+  sub->add_flag("--json", options->json, "for programs");
+}
+
+}  // namespace
+
+void add_server_verbs(Cli& cli) {
+  add_start(cli);
+  add_stop(cli);
+  add_status(cli);
+}
+
+}  // namespace forebay

@@ -1,0 +1,195 @@
+#include "assembly/build.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <random>
+
+#include "assembly/json.h"
+#include "assembly/run_dir.h"
+#include "core/log.h"
+#include "loop/asio_loop.h"
+#include "store/memory.h"
+#include "store/null.h"
+#include "store/posix.h"
+#include "store/trace.h"
+#include "transport/socket_transport.h"
+
+namespace forebay {
+namespace {
+
+// The same on every server that serves an export of this name (FNV-1a).
+uint64_t export_id(std::string_view name) {
+  uint64_t hash = 14695981039346656037u;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  return hash;
+}
+
+// Where the key is unless the configuration says otherwise: in the store's own folder, which
+// clients cannot name. Whoever could put a folder there of his own would know the key.
+Result<std::string> usual_key_file(const std::string& directory) {
+  const std::string folder = fmt::format("{}/{}", directory, kOwnFolder);
+  struct stat st;
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    return Error(errno, fmt::format("cannot make {} for the key; set key_file to keep it elsewhere",
+                                    folder));
+  if (::lstat(folder.c_str(), &st) != 0) return Error(errno, folder);
+  if (!S_ISDIR(st.st_mode) || st.st_uid != ::geteuid() || (st.st_mode & 077) != 0)
+    return Error(EPERM, fmt::format("{} must be a directory of the server's user with mode 0700, "
+                                    "because it holds the key; set key_file to keep it elsewhere",
+                                    folder));
+  return folder + "/key";
+}
+
+Result<std::unique_ptr<Store>> build_backend(const ExportConfig& config, Surroundings& around) {
+  if (config.store == "memory")
+    return std::unique_ptr<Store>(
+        std::make_unique<MemoryStore>(MemoryOptions{.fs_id = export_id(config.name)}));
+  if (config.store == "null") return std::unique_ptr<Store>(std::make_unique<NullStore>());
+  if (struct stat st; ::stat(config.path.c_str(), &st) != 0) return Error(errno, config.path);
+  auto key_file = config.key_file.empty() ? usual_key_file(config.path) : config.key_file;
+  if (!key_file) return key_file.error();
+  PosixOptions options;
+  options.directory = config.path;
+  options.key_file = *key_file;
+  options.export_id = export_id(config.name);
+  options.threads = config.threads;
+  auto store = PosixStore::open(std::move(options), around.counters);
+  if (!store) return std::move(store).error();
+  return std::unique_ptr<Store>(std::move(*store));
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 && name[0] ? name : "forebayd";
+}
+
+uint64_t random_number() {
+  std::random_device device;
+  return static_cast<uint64_t>(device()) << 32 | device();
+}
+
+bool is_address(std::string_view text) {
+  return text.starts_with("unix:") || text.starts_with("tcp:");
+}
+
+Result<Address> choose(const Published& published, std::string_view transport) {
+  for (const std::string& text : published.addresses) {
+    if (transport != "any" && !text.starts_with(fmt::format("{}:", transport))) continue;
+    if (auto address = Address::parse(text)) return address;
+  }
+  return Error(ENOENT,
+               fmt::format("server {} (pid {}) has no {} address; it listens on {}", published.name,
+                           published.pid, transport, fmt::join(published.addresses, ", ")));
+}
+
+// What a server reached by address exports; one in a run directory has published it.
+Result<std::vector<std::string>> export_names(const Config& config) {
+  std::vector<std::string> names;
+  if (!is_address(config.client.server)) {
+    auto published = read_published(client_run_dir(config));
+    if (!published) return published.error();
+    for (const Published::Export& e : published->exports) names.push_back(e.name);
+    return names;
+  }
+  auto address = server_address(config);
+  if (!address) return address.error();
+  auto status = control(*address, "status", config.client.connect_timeout, real_runtime());
+  if (!status) return status.error();
+  auto json = Json::parse(*status);
+  if (!json) return json.error();
+  for (const Json& e : (*json)["exports"].array()) names.push_back(e["name"].text());
+  return names;
+}
+
+Result<std::string> only_export(const Config& config) {
+  auto names = export_names(config);
+  if (!names) return names.error();
+  if (names->size() == 1) return names->front();
+  return Error(EINVAL, fmt::format("the server has {} exports ({}): choose one with --export",
+                                   names->size(), fmt::join(*names, ", ")));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> build_store(const ExportConfig& config, Surroundings& around) {
+  auto store = build_backend(config, around);
+  if (!store) return std::move(store).error().at(fmt::format("export {}", config.name));
+  if (config.trace)
+    store = std::unique_ptr<Store>(std::make_unique<TraceStore>(
+        std::move(*store), around.clock,
+        [name = config.name](std::string_view line) { log::info("{}: {}", name, line); }));
+  return store;
+}
+
+ServerOptions server_options(const ServerConfig& config) {
+  ServerOptions options;
+  options.name = config.name.empty() ? host_name() : config.name;
+  options.boot = random_number() >> 1;  // fits the integers of every JSON reader
+  options.slots = static_cast<uint16_t>(config.slots);
+  options.sessions = config.sessions;
+  options.eager_max = static_cast<uint32_t>(config.eager);
+  options.grace = config.grace;
+  options.stall = config.stall;
+  options.deadline = config.deadline;
+  options.only_this_user = ::geteuid() != 0;
+  return options;
+}
+
+ExportOptions export_options(const ExportConfig& config) {
+  ExportOptions options;
+  options.name = config.name;
+  options.what = config.store == "posix" ? "posix " + config.path : config.store;
+  options.pool = config.pool;
+  options.chunk = config.chunk;
+  return options;
+}
+
+Result<std::vector<Address>> listen_addresses(const ServerConfig& config,
+                                              const std::string& run_dir) {
+  std::vector<Address> addresses;
+  for (const std::string& text : config.listen) {
+    auto address = text == "unix"  ? Address::parse(fmt::format("unix:{}/socket", run_dir))
+                   : text == "tcp" ? Address::parse("tcp:127.0.0.1:0")
+                                   : Address::parse(text);
+    if (!address) return std::move(address).error().at("server.listen");
+    addresses.push_back(*address);
+  }
+  return addresses;
+}
+
+Result<Address> server_address(const Config& config) {
+  const std::string& server = config.client.server;
+  if (is_address(server)) return Address::parse(server);
+  auto published = read_published(client_run_dir(config));
+  if (!published) return published.error();
+  return choose(*published, config.client.transport);
+}
+
+RemoteRuntime real_runtime() {
+  RemoteRuntime runtime;
+  runtime.make_loop = [] { return std::make_unique<AsioLoop>(); };
+  runtime.make_transport = [](Loop&) { return std::make_unique<SocketTransport>(); };
+  return runtime;
+}
+
+Result<std::unique_ptr<RemoteStore>> connect(const Config& config, const std::string& program) {
+  RemoteOptions options;
+  options.address = [config] { return server_address(config); };
+  options.export_name = config.client.export_name;
+  options.connect_timeout = config.client.connect_timeout;
+  options.retry_for = config.client.retry_for;
+  options.program = program;
+  if (const char* job = std::getenv("SLURM_JOB_ID")) options.job = job;
+  if (options.export_name.empty()) {
+    auto only = only_export(config);
+    if (!only) return only.error();
+    options.export_name = *only;
+  }
+  return RemoteStore::connect(std::move(options), real_runtime());
+}
+
+}  // namespace forebay

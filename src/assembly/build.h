@@ -1,0 +1,41 @@
+// From configuration to parts: the only place that names backends, loops and transports. Stores are
+// built by nesting, innermost first.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "assembly/config.h"
+#include "client/remote_store.h"
+#include "core/clock.h"
+#include "core/counters.h"
+#include "server/server.h"
+#include "store/store.h"
+
+namespace forebay {
+
+// What Stores refer to; owned by whoever builds, and outlives them.
+struct Surroundings {
+  SteadyClock clock;
+  CounterSet counters;
+};
+
+Result<std::unique_ptr<Store>> build_store(const ExportConfig& config, Surroundings& around);
+
+ServerOptions server_options(const ServerConfig& config);
+ExportOptions export_options(const ExportConfig& config);
+// listen = ["unix", "tcp", ...] as addresses; "unix" is a socket in run_dir.
+Result<std::vector<Address>> listen_addresses(const ServerConfig& config,
+                                              const std::string& run_dir);
+
+// The address of the server that the client's configuration means. Read anew from the run directory
+// at every call, because a restarted server may have another port.
+Result<Address> server_address(const Config& config);
+// The real thing: Asio's loop, and sockets.
+RemoteRuntime real_runtime();
+
+// The server's export as a Store; `program` is what the server's status shows. The error says what
+// could not be reached.
+Result<std::unique_ptr<RemoteStore>> connect(const Config& config, const std::string& program);
+
+}  // namespace forebay

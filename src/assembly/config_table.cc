@@ -1,0 +1,190 @@
+// Every key of the configuration, once.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "assembly/config.h"
+#include "assembly/units.h"
+
+namespace forebay {
+
+std::vector<Key> describe(ServerConfig& c) {
+  return {
+      {"name", &c.name, "how the server calls itself in status and logs; empty: the host's name"},
+      {"run_dir", &c.run_dir,
+       "folder of its socket, lock, log and `server.json`; empty: `/run/forebay` for root, "
+       "`$XDG_RUNTIME_DIR/forebay` or `/tmp/forebay-<uid>` for a user"},
+      {"listen", &c.listen,
+       "where to listen: `unix` (a socket in run_dir), `tcp` (a free port on 127.0.0.1), or "
+       "addresses such as `unix:/path` and `tcp:127.0.0.1:4711`"},
+      {"workers", &c.workers, "threads that serve sessions; 0: one per core", {}, 0, 1024},
+      {"log_level", &c.log_level, "the least that is logged", "debug|info|warn|error|off"},
+      {"log_file", &c.log_file,
+       "where lines go; empty: standard error, or `forebayd.log` in run_dir after `forebay start`"},
+      {"sessions", &c.sessions, "clients connected at the same time, at most", {}, 1, 1u << 20},
+      {"slots", &c.slots, "requests that one client may have under way", {}, 1, 4096},
+      {"eager",
+       &c.eager,
+       "requests up to this size carry their data with them; larger data is pulled by the server",
+       {},
+       0,
+       64_KiB},
+      {"grace", &c.grace,
+       "how long a client that lost its connection may come back to its session"},
+      {"stall", &c.stall, "a client that owes data, or takes none, is cut off after this long"},
+      {"deadline", &c.deadline,
+       "a request that the file system has not answered by then fails with ETIMEDOUT"},
+      {"drain", &c.drain, "how long a stopping server waits for requests under way"},
+  };
+}
+
+std::vector<Key> describe(ExportConfig& c) {
+  return {
+      {"store", &c.store,
+       "what holds the bytes: a directory (`posix`), the server's memory (`memory`), or nothing at "
+       "all (`null`, for measuring)",
+       "posix|memory|null"},
+      {"path", &c.path, "the directory to serve; nothing outside it can be reached"},
+      {"pool",
+       &c.pool,
+       "memory for bulk data; the server uses little else",
+       {},
+       1_MiB,
+       uint64_t(1) << 40},
+      {"chunk",
+       &c.chunk,
+       "bulk data moves in pieces of this size; pool must hold at least four",
+       {},
+       4_KiB,
+       16_MiB},
+      {"threads", &c.threads, "threads for file system calls that may wait", {}, 1, 1024},
+      {"key_file", &c.key_file,
+       "the secret that makes handles unforgeable, made if absent and shared by all servers of the "
+       "export; empty: `.forebay/key` in path"},
+      {"trace", &c.trace, "log every request and its result"},
+  };
+}
+
+std::vector<Key> describe(ClientConfig& c) {
+  return {
+      {"server", &c.server,
+       "an address (`unix:/path`, `tcp:127.0.0.1:4711`), or a server's run_dir; empty: [server] "
+       "run_dir, then your own default run_dir, then `/run/forebay`"},
+      {"transport", &c.transport, "which of the addresses in run_dir to use", "any|unix|tcp"},
+      {"export", &c.export_name, "which export to use; empty: the server's only one"},
+      {"connect_timeout", &c.connect_timeout, "how long one attempt to connect may take"},
+      {"retry_for", &c.retry_for,
+       "how long to keep trying after a connection is lost, before requests fail"},
+  };
+}
+
+namespace {
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+Result<uint64_t> parse_number(std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc() || end != text.data() + text.size())
+    return Error(EINVAL, fmt::format("'{}' is not a whole number", text));
+  return value;
+}
+
+std::vector<std::string> split(std::string_view text, char by) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(by), text.size());
+    std::string_view part = text.substr(0, end);
+    while (part.starts_with(' ')) part.remove_prefix(1);
+    while (part.ends_with(' ')) part.remove_suffix(1);
+    if (!part.empty()) parts.emplace_back(part);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+Result<void> check_range(const Key& key, uint64_t value, bool size) {
+  if (value >= key.least && value <= key.most) return {};
+  auto show = [&](uint64_t v) { return size ? size_text(v) : std::to_string(v); };
+  return Error(EINVAL, fmt::format("{} is out of range: from {} to {}", show(value),
+                                   show(key.least), show(key.most)));
+}
+
+Result<void> check_choice(const Key& key, std::string_view text) {
+  if (key.choices.empty()) return {};
+  const auto choices = split(key.choices, '|');
+  if (std::find(choices.begin(), choices.end(), text) != choices.end()) return {};
+  const std::string near = nearest(text, choices);
+  return Error(EINVAL, fmt::format("'{}' is not one of {}{}", text, fmt::join(choices, ", "),
+                                   near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+}
+
+template <class T>
+Result<void> keep_checked(const Key& key, T* value, Result<uint64_t> parsed, bool size) {
+  if (!parsed) return parsed.error();
+  if (auto in_range = check_range(key, *parsed, size); !in_range) return in_range;
+  *value = static_cast<T>(*parsed);
+  return {};
+}
+
+Result<void> assign_text(const Key& key, std::string* value, std::string_view text) {
+  if (auto allowed = check_choice(key, text); !allowed) return allowed;
+  *value = text;
+  return {};
+}
+
+Result<void> assign_duration(Duration* value, std::string_view text) {
+  const auto parsed = parse_duration(text);
+  if (!parsed) return parsed.error();
+  *value = *parsed;
+  return {};
+}
+
+Result<void> assign_flag(bool* value, std::string_view text) {
+  if (text == "true" || text == "yes" || text == "1") return *value = true, Result<void>();
+  if (text == "false" || text == "no" || text == "0") return *value = false, Result<void>();
+  return Error(EINVAL, fmt::format("'{}' is neither true nor false", text));
+}
+
+}  // namespace
+
+Result<void> assign(const Key& key, std::string_view text) {
+  return std::visit(
+      Overloaded{
+          [&](std::string* v) { return assign_text(key, v, text); },
+          [&](std::vector<std::string>* v) { return *v = split(text, ','), Result<void>(); },
+          [&](uint64_t* v) { return keep_checked(key, v, parse_size(text), true); },
+          [&](unsigned* v) { return keep_checked(key, v, parse_number(text), false); },
+          [&](Duration* v) { return assign_duration(v, text); },
+          [&](bool* v) { return assign_flag(v, text); },
+      },
+      key.target);
+}
+
+std::string value_text(const Key& key) {
+  return std::visit(
+      Overloaded{
+          [](const std::string* v) { return *v; },
+          [](const std::vector<std::string>* v) { return fmt::format("{}", fmt::join(*v, ",")); },
+          [](const uint64_t* v) { return size_text(*v); },
+          [](const unsigned* v) { return std::to_string(*v); },
+          [](const Duration* v) { return duration_text(*v); },
+          [](const bool* v) { return std::string(*v ? "true" : "false"); },
+      },
+      key.target);
+}
+
+std::string type_text(const Key& key) {
+  if (!key.choices.empty()) return fmt::format("{}", fmt::join(split(key.choices, '|'), ", "));
+  constexpr const char* kNames[] = {"text", "list", "size", "number", "duration", "true or false"};
+  return kNames[key.target.index()];
+}
+
+}  // namespace forebay
