@@ -1,0 +1,141 @@
+#include "bench/bed.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <stdexcept>
+
+#include "assembly/build.h"
+#include "assembly/host.h"
+#include "core/log.h"
+
+namespace forebay::bench {
+
+namespace {
+
+// Serves until killed; tells through the pipe that it is ready, or why it is not.
+[[noreturn]] void serve(const Config& config, int ready) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  umask(0);
+  (void)log::init(log::Level::warn);  // standard error cannot fail
+  const auto host = ServerHost::start(config, [] {});
+  const std::string text = host ? "" : host.error().message();
+  if (write(ready, text.data(), text.size()) < 0) _exit(1);
+  close(ready);
+  for (;;) pause();
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  std::array<char, 512> part;
+  for (ssize_t n; (n = read(fd, part.data(), part.size())) > 0;) {
+    text.append(part.data(), static_cast<size_t>(n));
+  }
+  return text;
+}
+
+}  // namespace
+
+Bed::Bed(const std::string& scratch, const std::string& store, uint64_t pool)
+    : scratch_(scratch),
+      directory_(scratch + "/export"),
+      run_(scratch + "/run"),
+      keeps_data_(store == "posix") {
+  mkdir(directory_.c_str(), 0755);
+  Config config;
+  config.server.name = "bench";
+  config.server.run_dir = run_;
+  ExportConfig exported;
+  exported.name = "bench";
+  exported.store = store;
+  exported.path = keeps_data_ ? directory_ : "";
+  exported.pool = pool;
+  config.exports.push_back(exported);
+  int ready[2];
+  if (pipe(ready) != 0) throw std::runtime_error("no pipe");
+  server_ = fork();
+  if (server_ == 0) {
+    close(ready[0]);
+    serve(config, ready[1]);
+  }
+  close(ready[1]);
+  const std::string problem = read_all(ready[0]);
+  close(ready[0]);
+  if (!problem.empty()) throw std::runtime_error(problem);
+}
+
+Bed::~Bed() {
+  kill(server_, SIGKILL);
+  waitpid(server_, nullptr, 0);
+}
+
+Result<std::unique_ptr<Store>> Bed::connect(Socket kind) const {
+  Config config;
+  config.client.server = run_;
+  config.client.transport = kind == Socket::tcp ? "tcp" : "unix";
+  config.client.export_name = "bench";
+  auto store = forebay::connect(config, "bench");
+  if (!store) return std::move(store).error();
+  return std::unique_ptr<Store>(std::move(*store));
+}
+
+Result<uint64_t> OpenFile::move(Op op, uint64_t at, Memory memory) {
+  Request request;
+  request.op = op;
+  request.caller = this_process_caller();
+  request.handle = handle_;
+  request.right = right_;
+  request.file = Extents({Offset(at), memory.shape.total()});
+  request.memory = std::move(memory);
+  Result<Reply> reply = store_->call(std::move(request));
+  if (!reply) return std::move(reply).error();
+  return reply->count;
+}
+
+Result<uint64_t> OpenFile::write(uint64_t at, std::span<const std::byte> bytes) {
+  return move(Op::write, at, Memory::of(bytes));
+}
+
+Result<uint64_t> OpenFile::read(uint64_t at, std::span<std::byte> bytes) {
+  return move(Op::read, at, Memory::of(bytes));
+}
+
+Result<OpenFile> open_file(Store& store, const std::string& name) {
+  Result<Handle> root = store.root();
+  if (!root) return std::move(root).error();
+  Request request;
+  request.op = Op::create;
+  request.caller = this_process_caller();
+  request.handle = std::move(*root);
+  request.name = name;
+  request.mode = 0600;
+  request.access = Access::both;
+  Result<Reply> reply = store.call(std::move(request));
+  if (!reply) return std::move(reply).error();
+  return OpenFile(store, std::move(reply->handle), std::move(reply->right));
+}
+
+std::string file_system_of(const std::string& path) {
+  struct statfs fs {};
+  if (statfs(path.c_str(), &fs) != 0) return "unknown file system";
+  switch (static_cast<uint32_t>(fs.f_type)) {
+    case 0xEF53:
+      return "ext4";
+    case 0x58465342:
+      return "xfs";
+    case 0x9123683E:
+      return "btrfs";
+    case 0x01021994:
+      return "tmpfs";
+    default:
+      return fmt::format("file system type {:#x}", static_cast<uint32_t>(fs.f_type));
+  }
+}
+
+}  // namespace forebay::bench

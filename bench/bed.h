@@ -1,0 +1,58 @@
+// A test bed for benchmarks: a real forebayd process with one export, and clients of it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "bench/bare.h"
+#include "store/store.h"
+
+namespace forebay::bench {
+
+class Bed {
+ public:
+  // `store` is "posix" or "null". Throws with the reason if the server does not start.
+  Bed(const std::string& scratch, const std::string& store, uint64_t pool);
+  ~Bed();  // stops the server
+  Bed(const Bed&) = delete;
+
+  const std::string& scratch() const { return scratch_; }
+  const std::string& directory() const { return directory_; }  // the export's
+  bool keeps_data() const { return keeps_data_; }
+  pid_t server() const { return server_; }
+  Result<std::unique_ptr<Store>> connect(Socket kind) const;
+
+ private:
+  std::string scratch_, directory_, run_;
+  bool keeps_data_;
+  pid_t server_ = -1;
+};
+
+// A file open for reading and writing through a Store, made if absent.
+class OpenFile {
+ public:
+  OpenFile(Store& store, Handle handle, Right right)
+      : store_(&store), handle_(std::move(handle)), right_(std::move(right)) {}
+
+  Result<uint64_t> write(uint64_t at, std::span<const std::byte> bytes);
+  Result<uint64_t> read(uint64_t at, std::span<std::byte> bytes);
+
+ private:
+  Result<uint64_t> move(Op op, uint64_t at, Memory memory);
+
+  Store* store_;
+  Handle handle_;
+  Right right_;
+};
+
+Result<OpenFile> open_file(Store& store, const std::string& name);
+
+// "ext4", "tmpfs" and so on, for the report.
+std::string file_system_of(const std::string& path);
+
+}  // namespace forebay::bench

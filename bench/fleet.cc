@@ -1,0 +1,125 @@
+#include "bench/fleet.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <exception>
+
+#include "core/assert.h"
+
+namespace forebay::bench {
+
+double cpu_seconds(pid_t pid) {
+  clockid_t clock;
+  timespec t{};
+  if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &t) != 0) return 0;
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+namespace {
+
+double wall_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+struct Barrier {
+  std::atomic<int> ready{0};
+  std::atomic<int> failed{0};
+};
+
+template <class T>
+T* shared_memory(size_t n) {
+  void* p = mmap(nullptr, n * sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  FOREBAY_ASSERT(p != MAP_FAILED);
+  return new (p) T[n];
+}
+
+[[noreturn]] void work(int index, int n, const Worker& worker, Barrier& barrier, Shared& out) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  double cpu = 0, begin = 0;
+  const auto go = [&] {
+    barrier.ready.fetch_add(1);
+    while (barrier.ready.load() < n && barrier.failed.load() == 0) usleep(1000);
+    cpu = cpu_seconds(getpid());
+    begin = wall_seconds();
+  };
+  try {
+    worker(index, go, out);
+    if (out.seconds == 0) out.seconds = wall_seconds() - begin;
+    if (out.cpu == 0) out.cpu = cpu_seconds(getpid()) - cpu;
+  } catch (const std::exception& error) {
+    strncpy(out.error, error.what(), sizeof out.error - 1);
+    barrier.failed.store(1);
+  }
+  _exit(0);
+}
+
+}  // namespace
+
+std::optional<std::string> run_fleet(int n, const Worker& worker, FleetResult& result) {
+  auto* barrier = shared_memory<Barrier>(1);
+  auto* reports = shared_memory<Shared>(static_cast<size_t>(n));
+  std::vector<pid_t> pids;
+  for (int i = 0; i < n; ++i) {
+    const pid_t pid = fork();
+    FOREBAY_ASSERT(pid >= 0, strerror(errno));
+    if (pid == 0) work(i, n, worker, *barrier, reports[i]);
+    pids.push_back(pid);
+  }
+  std::optional<std::string> error;
+  for (const pid_t pid : pids) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    if (!WIFEXITED(status)) {
+      barrier->failed.store(1);
+      error = fmt::format("a client process died with signal {}", WTERMSIG(status));
+    }
+  }
+  std::vector<float> samples;
+  result = {};
+  result.verified = true;
+  for (int i = 0; i < n; ++i) {
+    const Shared& one = reports[i];
+    if (one.error[0] != 0) error = one.error;
+    result.seconds = std::max(result.seconds, one.seconds);
+    result.cpu += one.cpu;
+    result.operations += one.operations;
+    result.verified = result.verified && one.verified;
+    samples.insert(samples.end(), one.latency, one.latency + one.samples);
+  }
+  if (!samples.empty()) {
+    const auto middle = samples.begin() + static_cast<ptrdiff_t>(samples.size() / 2);
+    std::nth_element(samples.begin(), middle, samples.end());
+    result.p50 = *middle;
+  }
+  munmap(barrier, sizeof *barrier);
+  munmap(reports, sizeof *reports * static_cast<size_t>(n));
+  return error;
+}
+
+Child::Child(const std::function<void()>& body) : pid_(fork()) {
+  FOREBAY_ASSERT(pid_ >= 0, strerror(errno));
+  if (pid_ == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    body();
+    _exit(0);
+  }
+}
+
+Child::~Child() {
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+}  // namespace forebay::bench

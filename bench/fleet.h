@@ -1,0 +1,58 @@
+// Processes that do the same measured work at the same time, and what they report.
+//
+// Each process prepares, waits until all are ready, works, and leaves its figures in memory shared
+// with the parent. CPU time is that of the measured part alone.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace forebay::bench {
+
+// CPU seconds that a process has used so far, user and system, all its threads.
+double cpu_seconds(pid_t pid);
+
+struct Shared {
+  double cpu = 0;      // of the measured part
+  double seconds = 0;  // its wall time
+  uint64_t operations = 0;
+  bool verified = false;
+  uint32_t samples = 0;
+  static constexpr uint32_t kMostSamples = 20000;
+  float latency[kMostSamples];  // seconds
+  char error[256] = {};
+};
+
+struct FleetResult {
+  double seconds = 0;     // the longest of the processes
+  double cpu = 0;         // of all of them
+  uint64_t operations = 0;
+  double p50 = 0;         // of all samples
+  bool verified = false;  // all of them
+};
+
+// What one process does: prepares, calls `go` (which waits for the others), works, and fills `out`.
+using Worker = std::function<void(int index, const std::function<void()>& go, Shared& out)>;
+
+// Runs n processes; an error text if one of them failed.
+std::optional<std::string> run_fleet(int n, const Worker& worker, FleetResult& result);
+
+// One process that serves until told to stop (a bare server). `ready` is called with its pid.
+class Child {
+ public:
+  explicit Child(const std::function<void()>& body);
+  ~Child();  // kills and reaps
+  Child(const Child&) = delete;
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+}  // namespace forebay::bench
