@@ -1,21 +1,30 @@
 // PosixStore: a directory of a mounted file system as a Store.
 //
-// Confined: nothing outside the directory can be named or reached. Paths are resolved by openat2 with
-// RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, one component at a time for everything but lookup; symbolic
-// links are never followed here (clients do, with readlink); the store's own folder (kOwnFolder) at
-// the top cannot be named.
+// Confined: nothing outside the directory can be named or reached. Names are resolved by openat2
+// with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, or are single components of *at calls; symbolic
+// links are never followed here (clients do, with readlink); a directory on which something else is
+// mounted is EXDEV; the store's own folder (kOwnFolder) at the top cannot be named. Fifos, sockets
+// and devices are shown and never opened.
 //
 // Identity: run by root, path operations and the access check of open are done as the caller (raw
 // per-thread system calls, skipped while the caller is unchanged), data operations with the granted
-// descriptor and without a change of identity, on threads without CAP_FSETID and CAP_SYS_RESOURCE.
-// Run by a user, it serves that user only: another caller gets EPERM.
+// descriptor and without a change of identity, without CAP_FSETID and CAP_SYS_RESOURCE. Run by a
+// user, it serves that user only: another caller gets EPERM. A thread that submits may be left with
+// another file system identity (fsuid, fsgid, groups); call() gives its thread back as who it was.
+// Both may leave it without those two capabilities in effect. The process's umask applies to what
+// is created, so a server sets it to 0.
 //
-// Handles: kernel file handles where the process is privileged and the file system keeps them (probed
-// at open); otherwise path, inode and birth time, checked again on use, ESTALE if it moved. Sealed with
-// the export's key (sealed.h), which lives in a file that servers of the export share.
+// Handles: kernel file handles where the process is privileged and the file system keeps them
+// (probed at open); otherwise path, inode and birth time, checked again on use, ESTALE if it moved.
+// Sealed with the export's key (sealed.h), which lives in a file that servers of the export share.
 //
-// Threads: calls measured to be fast run on the submitting thread on local file systems; all else, and
-// everything on other file systems, on the store's own bounded pool of threads. See inline_op().
+// A file that is removed or replaced while it has open rights keeps a link in the own folder until
+// the last of them is closed, and `hidden_grace` beyond a restart. Rights that were granted by
+// other servers of the export are not known here.
+//
+// Threads: calls measured to be fast run on the submitting thread on local file systems; all else,
+// and everything on other file systems, on the store's own bounded pool of threads. A file system
+// that never answers holds its requests and the destructor.
 #pragma once
 
 #include <memory>
@@ -28,15 +37,16 @@
 namespace forebay {
 
 struct PosixOptions {
-  std::string directory;        // the export
-  std::string key_file;         // 32 random bytes, made (0600) if absent; empty: a key of this life only
-  uint64_t export_id = 0;       // in every handle; the same on every server of the export
-  unsigned threads = 8;         // of the pool
-  size_t queue = 4096;          // requests waiting for the pool; EBUSY beyond
-  size_t descriptors = 1024;    // cached; lowered to what RLIMIT_NOFILE leaves
+  std::string directory;   // the export
+  std::string key_file;    // 32 random bytes, made (0600) if absent; empty: a key of this life only
+  uint64_t export_id = 0;  // in every handle; the same on every server of the export
+  unsigned threads = 8;    // of the pool
+  size_t queue = 4096;     // requests waiting for the pool; EBUSY beyond
+  size_t descriptors = 1024;        // cached; lowered to half of RLIMIT_NOFILE
   bool force_path_handles = false;  // tests: as if without privilege for kernel handles
   bool force_pool = false;          // tests and slow file systems: never on the submitting thread
-  Duration hidden_grace = std::chrono::seconds(60);  // unlinked files found at start are kept so long
+  Duration hidden_grace =
+      std::chrono::seconds(60);  // unlinked files found at start are kept so long
 };
 
 inline constexpr const char* kOwnFolder = ".forebay";
@@ -45,6 +55,8 @@ class PosixStore : public Store {
  public:
   // Says what is wrong with the directory or the key (missing, not a directory, not readable).
   static Result<std::unique_ptr<PosixStore>> open(PosixOptions options, CounterSet& counters);
+
+  virtual bool kernel_handles() const = 0;  // for people and tests
 };
 
 }  // namespace forebay

@@ -4,17 +4,32 @@
 //
 // The contract, which tests/conformance runs over every store:
 //  1. submit() takes a request and completes it exactly once, with a Reply or an Error. It may
-//     complete before it returns (inline), on the submitting thread, or later on a thread of its own;
-//     never under a lock of its own that submit() takes. Callers must stand both, and hand over to
-//     their own thread themselves.
+//     complete before it returns (inline), on the submitting thread, or later on a thread of its
+//     own; never under a lock of its own that submit() takes. Callers must stand both, and hand
+//     over to their own thread themselves.
 //  2. Any thread may submit, also from within a completion.
-//  3. Memory of a read or write belongs to the Store until the completion; the rest of the request is
+//  3. Memory of a read or write belongs to the Store until the completion; the rest of the request
+//  is
 //     moved in.
-//  4. A completed write is in the Store: every later read sees it. A read is short only at the end of
-//     file. A short write is an error whose done() says how much landed.
+//  4. A completed write is in the Store: every later read sees it. Within one request bytes move in
+//     the order of the stream. A read is short only at the end of file: it stops at the first byte
+//     of its stream that lies there or beyond. A short write is an error whose done() says how much
+//     landed.
 //  5. Requests under way at the same time have no order among them, and overlapping writes may be
 //     torn: ordering is the server's business (server/), not the Store's.
 //  6. The destructor waits until every request has completed.
+//  7. A request that check() refuses fails with check()'s error. A forged or damaged handle or
+//  right,
+//     a right for another file, and a right without the access that the operation needs are EBADF;
+//     a right granted to another uid is EACCES; a handle of a file that is gone is ESTALE. An
+//     unlinked file is gone when its last right is closed. A right that the Store does not know as
+//     open (it restarted, or the right was closed) is opened again by its first use while the file
+//     exists: close frees what the Store holds and revokes nothing. Closing what is not open
+//     succeeds.
+//  8. Only regular files are opened: a directory is EISDIR, a symbolic link ELOOP. Access::none is
+//     EINVAL for open; for create it means no right. Symbolic links are never followed: a path that
+//     leads through one is ELOOP, a last name that is one names the link itself. Names "." and ".."
+//     are EINVAL, and readdir leaves them out.
 #pragma once
 
 #include "core/op.h"

@@ -1,0 +1,291 @@
+// Rights and bytes: open, close, create, read, write, and what else a right is used for.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "store/posix_io.h"
+#include "store/posix_ops.h"
+
+namespace forebay::posix {
+
+namespace {
+
+int open_flags(Access access) {
+  switch (access) {
+    case Access::write:
+      return O_WRONLY;
+    case Access::both:
+      return O_RDWR;
+    default:
+      return O_RDONLY;
+  }
+}
+
+Result<void> must_be_file(FileType type) {
+  if (type == FileType::file) return {};
+  if (type == FileType::directory) return Error(EISDIR);
+  if (type == FileType::symlink) return Error(ELOOP);
+  return Error(EOPNOTSUPP, "only regular files are opened, not fifos, sockets or devices");
+}
+
+}  // namespace
+
+// ---- Rights ----
+
+Result<Right> Operations::grant(At& at, const Request& r, const Handle& handle, Fd opened) {
+  const Grant grant{r.caller->uid, r.access};
+  Right right = rights_.make(handle, grant);
+  while (!table_.add_right(*at.file, right.bytes, grant)) {
+    Result<At> again = this->at(handle);
+    if (!again) return std::move(again).error();
+    at = std::move(*again);
+  }
+  table_.keep(at.file, r.access, std::move(opened));
+  return right;
+}
+
+Result<Reply> Operations::open(At& at, Request& r) {
+  if (auto ok = must_be_file(at.file->type); !ok) return ok.error();
+  if (auto ok = identity_.become(*r.caller); !ok) return ok.error();
+  Result<Fd> opened =
+      with_room([&] { return reopen(at.fd(), at.file->type, open_flags(r.access)); });
+  if (!opened) return std::move(opened).error();
+  Result<Right> right = grant(at, r, r.handle, std::move(*opened));
+  if (!right) return std::move(right).error();
+  Result<Attr> attr = attr_of(at);
+  if (!attr) return std::move(attr).error();
+  Reply reply;
+  reply.right = std::move(*right);
+  reply.attr = *attr;
+  return reply;
+}
+
+Result<Reply> Operations::close(Request& r) {
+  FilePtr file = table_.find(r.handle.bytes);
+  if (!file) {
+    // Not open by this name: forged, gone (which is fine), or known by another handle.
+    Result<At> found = at(r.handle);
+    if (!found && found.error().code() != ESTALE) return std::move(found).error();
+    if (found) file = found->file;
+  }
+  const File::Use known = file ? file->use(r.right.bytes, Access::read) : File::Use{};
+  Result<Grant> grant = known.known ? Result<Grant>(known.grant) : rights_.open(r.handle, r.right);
+  if (!grant) return std::move(grant).error();
+  if (grant->uid != r.caller->uid) return Error(EACCES, "the right was granted to another user");
+  if (!known.known) return Reply{};
+  std::lock_guard lock(losing(file->id));
+  if (!table_.remove_right(*file, r.right.bytes)) return Reply{};
+  identity_.become_server();
+  unlinked_.erase(file->id);
+  table_.drop(file);
+  return Reply{};
+}
+
+// The grant behind a right that is not open here: it is of a former life, or was closed. From now
+// on it is open.
+Result<Grant> Operations::know_right(At& at, const Request& r) {
+  Result<Grant> grant = rights_.open(r.handle, r.right);
+  if (!grant) return grant;
+  if (grant->uid != r.caller->uid) return Error(EACCES, "the right was granted to another user");
+  while (!table_.add_right(*at.file, r.right.bytes, *grant)) {
+    Result<At> again = this->at(r.handle);
+    if (!again) return std::move(again).error();
+    at = std::move(*again);
+  }
+  return grant;
+}
+
+// The right stands for the access check of open, so the server opens with its own rights. Where
+// those count for nothing (a network file system that squashes root), the caller's have to do.
+Result<DescriptorPtr> Operations::open_again(At& at, const Request& r, Grant grant, Access access) {
+  identity_.become_server();
+  // All that the right allows at once, if that can be had.
+  for (const Access want : {grant.access, access}) {
+    Result<Fd> fd = with_room([&] { return reopen(at.fd(), at.file->type, open_flags(want)); });
+    if (!fd && fd.error().code() == EACCES && identity_.become(*r.caller))
+      fd = reopen(at.fd(), at.file->type, open_flags(want));
+    if (fd) return table_.keep(at.file, want, std::move(*fd));
+    if (want == access) return std::move(fd).error();
+  }
+  return Error(EACCES);
+}
+
+Result<Operations::Io> Operations::use_right(At& at, const Request& r, Access access) {
+  File::Use use = at.file->use(r.right.bytes, access);
+  if (!use.known) {
+    Result<Grant> grant = know_right(at, r);
+    if (!grant) return std::move(grant).error();
+    use.grant = *grant;
+  }
+  if (use.grant.uid != r.caller->uid) return Error(EACCES, "the right was granted to another user");
+  if (!allows(use.grant.access, access)) return Error(EBADF, "the right does not allow this");
+  if (!use.io) {
+    Result<DescriptorPtr> opened = open_again(at, r, use.grant, access);
+    if (!opened) return std::move(opened).error();
+    use.io = std::move(*opened);
+  }
+  return Io{at.file, std::move(use.io)};
+}
+
+// ---- Create ----
+
+// A new file is created and opened in one step, as the caller, so that its mode does not matter
+// yet. One that exists is opened in two, so that nothing but a regular file ever is.
+Result<Reply> Operations::create(At& at, Request& r) {
+  if (auto ok = may_make(at, r.name); !ok) return ok.error();
+  const int flags = open_flags(r.access) | O_CREAT | O_EXCL;
+  for (;;) {
+    Result<Fd> made = with_room([&]() -> Result<Fd> {
+      Fd fd;
+      const auto make = [&] {
+        Result<Fd> opened = open_beneath(at.fd(), r.name, flags, r.mode);
+        if (!opened) return errno = opened.error().code(), -1;
+        fd = std::move(*opened);
+        return 0;
+      };
+      if (auto ok = act(*r.caller, make, r.name); !ok) return ok.error();
+      return fd;
+    });
+    if (made) return created(std::move(*made), r);
+    if (made.error().code() != EEXIST || (r.flags & kFlagExclusive)) return std::move(made).error();
+    Result<Fd> path = with_room([&] { return open_path(at.fd(), r.name); });
+    if (path) return open_existing(std::move(*path), r);
+    if (path.error().code() != ENOENT) return std::move(path).error();
+  }
+}
+
+Result<Reply> Operations::created(Fd opened, Request& r) {
+  // Through the descriptor, not the name, which may mean another file by now.
+  Result<Fd> path = with_room([&] { return reopen(opened.get(), FileType::file, O_PATH); });
+  if (!path) return std::move(path).error();
+  Result<Named> named = name(std::move(*path));
+  if (!named) return std::move(named).error();
+  return with_right(std::move(*named), r, std::move(opened));
+}
+
+Result<Reply> Operations::open_existing(Fd path, Request& r) {
+  Result<Named> named = name(std::move(path));
+  if (!named) return std::move(named).error();
+  At& at = named->at;
+  if (auto ok = must_be_file(at.file->type); !ok) return ok.error();
+  if (auto ok = identity_.become(*r.caller); !ok) return ok.error();
+  const bool truncate = (r.flags & kFlagTruncate) != 0;
+  if (r.access == Access::none && !truncate) return std::move(named->reply);
+  const int access = r.access == Access::none ? O_WRONLY : open_flags(r.access);
+  Result<Fd> opened =
+      with_room([&] { return reopen(at.fd(), at.file->type, access | (truncate ? O_TRUNC : 0)); });
+  if (!opened) return std::move(opened).error();
+  Result<Attr> attr = attr_of(at);
+  if (!attr) return std::move(attr).error();
+  named->reply.attr = *attr;
+  return with_right(std::move(*named), r, std::move(*opened));
+}
+
+Result<Reply> Operations::with_right(Named named, Request& r, Fd opened) {
+  if (r.access == Access::none) return std::move(named.reply);
+  Result<Right> right = grant(named.at, r, named.reply.handle, std::move(opened));
+  if (!right) return std::move(right).error();
+  named.reply.right = std::move(*right);
+  return std::move(named.reply);
+}
+
+// ---- Bytes ----
+
+Result<Reply> Operations::read_list_of(At& at, Request& r, bool nowait) {
+  Result<Io> io = use_right(at, r, Access::read);
+  if (!io) return std::move(io).error();
+  Result<uint64_t> count = read_list(io->fd(), r.file, r.memory, io_calls_, {nowait});
+  if (!count) return std::move(count).error();
+  Reply reply;
+  reply.count = *count;
+  return reply;
+}
+
+Result<Reply> Operations::read(At& at, Request& r) {
+  return read_list_of(at, r, false);
+}
+
+Result<Reply> Operations::read_without_waiting(Request& request) {
+  if (auto served = identity_.serves(*request.caller); !served) return served.error();
+  Result<At> found = at(request.handle);
+  if (!found) return std::move(found).error();
+  if (!never_waits()) {
+    Result<Reply> reply = read_list_of(*found, request, true);
+    if (reply || reply.error().code() != EOPNOTSUPP) return reply;
+    no_nowait_ = true;
+  }
+  return read_list_of(*found, request, false);
+}
+
+Result<Reply> Operations::write(At& at, Request& r) {
+  Result<Io> io = use_right(at, r, Access::write);
+  if (!io) return std::move(io).error();
+  identity_.leave_root(*r.caller);
+  identity_.reduce();
+  Result<uint64_t> count = write_list(io->fd(), r.file, r.memory, io_calls_);
+  if (!count) return std::move(count).error();
+  Reply reply;
+  reply.count = *count;
+  return reply;
+}
+
+Result<Reply> Operations::resize(At& at, Request& r) {
+  if (at.file->type == FileType::directory) return Error(EISDIR);
+  if (at.file->type != FileType::file) return Error(EINVAL);
+  const auto size = static_cast<off_t>(r.length.value);
+  if (r.right.empty()) {
+    const auto cut = [&] { return ::truncate(ProcPath(at.fd()).c_str(), size); };
+    if (auto ok = act(*r.caller, cut, "truncate"); !ok) return ok.error();
+  } else {
+    Result<Io> io = use_right(at, r, Access::write);
+    if (!io) return std::move(io).error();
+    identity_.leave_root(*r.caller);
+    identity_.reduce();
+    if (::ftruncate(io->fd(), size)) return failed("ftruncate");
+  }
+  return getattr(at, r);
+}
+
+Result<Reply> Operations::fallocate(At& at, Request& r) {
+  Result<Io> io = use_right(at, r, Access::write);
+  if (!io) return std::move(io).error();
+  int mode = r.flags & kFlagKeepSize ? FALLOC_FL_KEEP_SIZE : 0;
+  if (r.flags & kFlagPunchHole) mode |= FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  if (r.flags & kFlagZeroRange) mode |= FALLOC_FL_ZERO_RANGE;
+  identity_.leave_root(*r.caller);
+  identity_.reduce();
+  while (::fallocate(io->fd(), mode, static_cast<off_t>(r.offset.value),
+                     static_cast<off_t>(r.length.value))) {
+    if (errno != EINTR) return failed("fallocate");
+  }
+  return Reply{};
+}
+
+// Any descriptor of the file will do, so a right is not needed; but if one is given it must be
+// good.
+Result<Reply> Operations::commit(At& at, Request& r) {
+  Fd own;
+  Io io;
+  if (r.right.empty()) {
+    identity_.become_server();
+    Result<Fd> opened = with_room([&] { return reopen(at.fd(), at.file->type, O_RDONLY); });
+    if (!opened && opened.error().code() == EACCES)
+      opened = reopen(at.fd(), at.file->type, O_WRONLY);
+    if (!opened) return std::move(opened).error();
+    own = std::move(*opened);
+  } else {
+    const File::Use use = at.file->use(r.right.bytes, Access::write);
+    Result<Grant> grant = use.known ? Result<Grant>(use.grant) : know_right(at, r);
+    if (!grant) return std::move(grant).error();
+    const Access any = allows(grant->access, Access::write) ? Access::write : Access::read;
+    Result<Io> granted = use_right(at, r, any);
+    if (!granted) return std::move(granted).error();
+    io = std::move(*granted);
+  }
+  const int fd = own ? own.get() : io.fd();
+  while (r.flags & kFlagDataOnly ? ::fdatasync(fd) : ::fsync(fd)) {
+    if (errno != EINTR) return failed("sync");
+  }
+  return Reply{};
+}
+
+}  // namespace forebay::posix

@@ -1,0 +1,181 @@
+// Full file systems and quotas: small loop devices, made and mounted for the test. Needs root and
+// loop devices; skips and says so otherwise.
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "store/posix_testing.h"
+
+namespace forebay {
+namespace {
+
+// A file system in a file, mounted on a folder beside it as long as this lives.
+class LoopMount {
+ public:
+  // Empty if it is mounted, otherwise why not.
+  std::string mount(uint64_t size, const std::string& make, const char* type) {
+    if (!own_mounts()) return "mounting needs root";
+    const std::string image = temp_ / "image";
+    put_file(image, "");
+    if (::truncate(image.c_str(), static_cast<off_t>(size))) return "no room for the image";
+    if (std::system((make + " " + image + " >/dev/null 2>&1").c_str()) != 0)
+      return make + " is missing or failed";
+    if (std::string why = attach(image); !why.empty()) return why;
+    ::mkdir(path().c_str(), 0755);
+    if (::mount(device_.c_str(), path().c_str(), type, 0, nullptr))
+      return std::string("mount -t ") + type + ": " + errno_name(errno);
+    mounted_ = true;
+    return {};
+  }
+  ~LoopMount() {
+    if (mounted_) ::umount2(path().c_str(), MNT_DETACH);
+    if (loop_ >= 0) ::close(loop_);
+  }
+  std::string path() const { return temp_ / "mnt"; }
+
+ private:
+  // Another test may take the free device between the question and the answer, so ask again. The
+  // kernel detaches it after the last user (AUTOCLEAR), whatever becomes of us.
+  std::string attach(const std::string& image) {
+    const int control = ::open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+    if (control < 0) return "no loop devices";
+    const int file = ::open(image.c_str(), O_RDWR | O_CLOEXEC);
+    for (int attempt = 0; attempt < 50 && device_.empty(); ++attempt) {
+      const int number = ::ioctl(control, LOOP_CTL_GET_FREE);
+      const std::string name = "/dev/loop" + std::to_string(number);
+      loop_ = number < 0 ? -1 : ::open(name.c_str(), O_RDWR | O_CLOEXEC);
+      if (loop_ < 0) break;
+      struct loop_config config = {};
+      config.fd = static_cast<uint32_t>(file);
+      config.info.lo_flags = LO_FLAGS_AUTOCLEAR;
+      if (::ioctl(loop_, LOOP_CONFIGURE, &config) == 0) {
+        device_ = name;
+      } else {
+        ::close(loop_);
+        loop_ = -1;
+      }
+    }
+    ::close(file);
+    ::close(control);
+    return device_.empty() ? "no free loop device" : "";
+  }
+
+  TempDir temp_;
+  std::string device_;
+  int loop_ = -1;
+  bool mounted_ = false;
+};
+
+// Writes until it fails; returns the error and how much of the stream landed in all.
+struct Filled {
+  int code = 0;
+  uint64_t landed = 0;
+};
+Filled fill(PosixRig& rig, const Reply& file, uint64_t most) {
+  std::string block(3_MiB + 123, '\0');
+  Filled filled;
+  while (filled.landed < most) {
+    for (size_t i = 0; i < block.size(); ++i)
+      block[i] = static_cast<char>((filled.landed + i) * 2654435761u >> 13);
+    auto wrote = rig.write(file.handle, file.right, filled.landed, block);
+    filled.landed += wrote ? wrote->count : wrote.error().done();
+    if (wrote) continue;
+    filled.code = wrote.error().code();
+    break;
+  }
+  return filled;
+}
+
+void expect_intact(PosixRig& rig, const Reply& file, uint64_t length) {
+  EXPECT_EQ(rig.getattr(file.handle)->attr.size, length);
+  for (uint64_t at = 0; at < length; at += 1_MiB) {
+    const auto text = rig.read(file.handle, file.right, at, 1_MiB);
+    ASSERT_TRUE(text) << text.error().message();
+    ASSERT_EQ(text->size(), std::min<uint64_t>(1_MiB, length - at));
+    for (size_t i = 0; i < text->size(); ++i)
+      ASSERT_EQ((*text)[i], static_cast<char>((at + i) * 2654435761u >> 13)) << at + i;
+  }
+}
+
+TEST(PosixFull, ADiskThatIsFull) {
+  LoopMount disk;
+  if (std::string why = disk.mount(16_MiB, "mkfs.ext4 -q -F -m 20", "ext4"); !why.empty())
+    GTEST_SKIP() << why;
+  ASSERT_EQ(::chmod(disk.path().c_str(), 0777), 0);
+  {
+    PosixOptions options;
+    options.directory = disk.path();
+    PosixRig rig(options);
+    rig.caller = caller_of(61001, 61001);
+    auto file = rig.create("big");
+    ASSERT_TRUE(file) << file.error().message();
+    const Filled filled = fill(rig, *file, 64_MiB);
+    EXPECT_EQ(filled.code, ENOSPC);
+    EXPECT_GT(filled.landed, 2_MiB);
+    expect_intact(rig, *file, filled.landed);
+    // The reserve is not for users, although the server is root.
+    const auto fs = rig.call({.op = Op::statfs, .handle = rig.root})->statfs;
+    EXPECT_GT(fs.blocks_free * fs.block_size, 2_MiB);
+    EXPECT_EQ(code_of(rig.call({.op = Op::fallocate,
+                                .handle = file->handle,
+                                .right = file->right,
+                                .offset = Offset(filled.landed),
+                                .length = Length(2_MiB)})),
+              ENOSPC);
+    // An open file can be removed on a full disk, and frees its space when it is closed.
+    ASSERT_TRUE(rig.remove(rig.root, "big"));
+    ASSERT_TRUE(rig.close(file->handle, file->right));
+    auto again = rig.create("again");
+    EXPECT_TRUE(rig.write(again->handle, again->right, 0, std::string(1_MiB, 'x')));
+  }
+}
+
+TEST(PosixFull, AQuotaThatIsUsedUp) {
+  LoopMount disk;
+  if (std::string why = disk.mount(256_MiB, "mkfs.btrfs -q -f -M", "btrfs"); !why.empty())
+    GTEST_SKIP() << why;
+  const std::string mnt = disk.path();
+  const std::string setup = "btrfs quota enable " + mnt + " && btrfs subvolume create " + mnt +
+                            "/v && btrfs qgroup limit 8M " + mnt + "/v";
+  if (std::system(("(" + setup + ") >/dev/null 2>&1").c_str()) != 0)
+    GTEST_SKIP() << "btrfs qgroups do not work here";
+  ASSERT_EQ(::chmod((mnt + "/v").c_str(), 0777), 0);
+  PosixOptions options;
+  options.directory = mnt + "/v";
+  PosixRig rig(options);
+  rig.caller = caller_of(61001, 61001);
+  auto file = rig.create("big");
+  ASSERT_TRUE(file) << file.error().message();
+  const Filled filled = fill(rig, *file, 64_MiB);
+  EXPECT_EQ(filled.code, EDQUOT);
+  EXPECT_GT(filled.landed, 1_MiB);
+  expect_intact(rig, *file, filled.landed);
+  EXPECT_TRUE(rig.close(file->handle, file->right));
+}
+
+TEST(PosixTmpfs, IsFullToo) {
+  TempDir temp;
+  if (!own_mounts() || ::mount("none", temp.path().c_str(), "tmpfs", 0, "size=1m"))
+    GTEST_SKIP() << "cannot mount here: " << errno_name(errno);
+  {
+    PosixOptions options;
+    options.directory = temp.path();
+    PosixRig rig(options);
+    auto file = rig.create("big");
+    ASSERT_TRUE(file);
+    rig.through_submit = true;  // reads without waiting have to fall back here
+    const Filled filled = fill(rig, *file, 8_MiB);
+    EXPECT_EQ(filled.code, ENOSPC);
+    EXPECT_GT(filled.landed, 100_KiB);
+    expect_intact(rig, *file, filled.landed);
+  }
+  EXPECT_EQ(::umount2(temp.path().c_str(), MNT_DETACH), 0);
+}
+
+}  // namespace
+}  // namespace forebay

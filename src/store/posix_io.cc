@@ -1,0 +1,107 @@
+#include "store/posix_io.h"
+
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+
+namespace forebay::posix {
+
+namespace {
+
+// Memory for one run of the file.
+struct Batch {
+  Offset at;
+  Length length;
+  size_t count = 0;
+  iovec pieces[IOV_MAX];
+
+  // Forgets the first n bytes, which have been moved.
+  void consume(size_t& first, uint64_t n) {
+    at += Length(n);
+    length -= Length(n);
+    for (; n > 0 && n >= pieces[first].iov_len; ++first) n -= pieces[first].iov_len;
+    if (n == 0) return;
+    pieces[first].iov_base = static_cast<char*>(pieces[first].iov_base) + n;
+    pieces[first].iov_len -= n;
+  }
+};
+
+// Fills a batch with memory for the file's range [at, at + length), as far as it has room.
+void gather(const Memory& memory, ExtentCursor& cursor, Offset at, Length length, Batch& batch) {
+  batch.at = at;
+  batch.length = Length(0);
+  batch.count = 0;
+  while (batch.length < length && batch.count < IOV_MAX) {
+    const Extent piece = cursor.take(length - batch.length);
+    batch.pieces[batch.count++] = {memory.at(piece.offset), piece.length.value};
+    batch.length += piece.length;
+  }
+}
+
+// Moves a batch by repeated calls of `call(iovec*, count, offset)`. Returns the bytes moved; fewer
+// than the batch only if a call moved none.
+template <class Call>
+Result<uint64_t> move_all(Batch& batch, Call&& call) {
+  uint64_t moved = 0;
+  for (size_t first = 0; batch.length;) {
+    const ssize_t n = call(batch.pieces + first, static_cast<int>(batch.count - first),
+                           static_cast<off_t>(batch.at.value));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Error(errno).with_done(moved);
+    if (n == 0) break;
+    moved += static_cast<uint64_t>(n);
+    batch.consume(first, static_cast<uint64_t>(n));
+  }
+  return moved;
+}
+
+template <class Call>
+Result<uint64_t> move_list(const Extents& file, const Memory& memory, Call&& call) {
+  ExtentCursor places(file), cursor(memory.shape);
+  Batch batch;
+  uint64_t total = 0;
+  while (!places.done()) {
+    Extent run = places.take(Length(kMostBytes));
+    while (!run.empty()) {
+      gather(memory, cursor, run.offset, run.length, batch);
+      const Length wanted = batch.length;
+      Result<uint64_t> moved = move_all(batch, call);
+      if (!moved) {
+        const uint64_t done = total + moved.error().done();
+        return std::move(moved).error().with_done(done);
+      }
+      total += *moved;
+      if (*moved < wanted.value) return total;
+      run = {run.offset + wanted, run.length - wanted};
+    }
+  }
+  return total;
+}
+
+}  // namespace
+
+Result<uint64_t> read_list(int fd, const Extents& file, const Memory& memory, Counter& calls,
+                           IoLimits limits) {
+  const int flags = limits.nowait ? RWF_NOWAIT : 0;
+  return move_list(file, memory, [&](iovec* pieces, int count, off_t at) {
+    calls.add();
+    if (flags) return ::preadv2(fd, pieces, count, at, flags);
+    return count == 1 ? ::pread(fd, pieces->iov_base, pieces->iov_len, at)
+                      : ::preadv(fd, pieces, count, at);
+  });
+}
+
+Result<uint64_t> write_list(int fd, const Extents& file, const Memory& memory, Counter& calls) {
+  Result<uint64_t> moved = move_list(file, memory, [&](iovec* pieces, int count, off_t at) {
+    calls.add();
+    return count == 1 ? ::pwrite(fd, pieces->iov_base, pieces->iov_len, at)
+                      : ::pwritev(fd, pieces, count, at);
+  });
+  // A write that moves nothing and names no error has no place for more.
+  if (moved && *moved != file.total().value) return Error(ENOSPC).with_done(*moved);
+  return moved;
+}
+
+}  // namespace forebay::posix

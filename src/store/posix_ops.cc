@@ -1,0 +1,284 @@
+// Handles to files, and the operations on names.
+#include "store/posix_ops.h"
+
+#include <fmt/format.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <climits>
+
+namespace forebay::posix {
+
+Operations::Operations(Fd top, SealKey key, const PosixOptions& options, Identity identity,
+                       size_t descriptors, CounterSet& counters)
+    : top_(std::move(top)),
+      export_id_(options.export_id),
+      identity_(identity),
+      handles_(key, options.export_id, top_.get(),
+               !options.force_path_handles && Handles::kernel_handles_work(top_.get())),
+      rights_(key),
+      table_(descriptors, identity.privileged(), counters),
+      unlinked_(top_.get(), identity_, options.hidden_grace,
+                [this](const InodeId& id) {
+                  const FilePtr file = table_.find(id);
+                  return file && file->has_rights();
+                }),
+      io_calls_(counters.get("posix.io_calls")) {}
+
+Operations::Operation Operations::operation(Op op) {
+  using O = Operations;  // close is apart: it needs no descriptor
+  static constexpr std::array<Operation, kOpCount> kOperations = {
+      &O::lookup,  &O::open,    nullptr,       &O::create,    &O::remove,     &O::rename,
+      &O::link,    &O::symlink, &O::readlink,  &O::mkdir,     &O::readdir,    &O::getattr,
+      &O::setattr, &O::resize,  &O::fallocate, &O::commit,    &O::statfs,     &O::read,
+      &O::write,   &O::layout,  &O::xattr_get, &O::xattr_set, &O::xattr_list, &O::xattr_remove};
+  return kOperations[static_cast<size_t>(op)];
+}
+
+Result<Reply> Operations::perform(Request& request) {
+  if (auto served = identity_.serves(*request.caller); !served) return served.error();
+  if (request.op == Op::close) return close(request);
+  Result<At> found = at(request.handle);
+  if (!found) return std::move(found).error();
+  Result<Reply> reply = (this->*operation(request.op))(*found, request);
+  // What others removed behind our back fails in its own ways, as long as we have a descriptor.
+  if (!reply && is_gone(*found)) return Error(ESTALE, "the file was removed");
+  return reply;
+}
+
+// ---- Handles to files and back ----
+
+Result<Operations::At> Operations::at(const Handle& handle) {
+  if (FilePtr file = table_.find(handle.bytes)) {
+    if (DescriptorPtr path = file->path()) return At{std::move(file), std::move(path)};
+  }
+  return resolve(handle);
+}
+
+Result<Operations::At> Operations::resolve(const Handle& handle) {
+  identity_.become_server();
+  Result<Fd> fd = with_room([&] { return handles_.resolve(handle); });
+  if (!fd) return std::move(fd).error();
+  const Result<FileStat> stat = stat_of(fd->get());
+  if (!stat) return stat.error();
+  if (stat->attr.links == 0) {
+    // The kernel still finds it because somebody has it open; that must be one of ours.
+    const FilePtr known = table_.find(stat->id);
+    if (!known || !known->has_rights()) return Error(ESTALE, "the file was removed");
+  }
+  FileTable::Adopted adopted = table_.adopt(handle, std::move(*fd), *stat);
+  if (unlinked_.contains(stat->id)) adopted.file->hidden = true;
+  return At{std::move(adopted.file), std::move(adopted.path)};
+}
+
+Attr Operations::shown(const File& file, Attr attr) const {
+  attr.fs_id = export_id_;
+  // The link in the own folder is none of the user's.
+  if (file.hidden && attr.links > 0) --attr.links;
+  return attr;
+}
+
+Result<Attr> Operations::attr_of(const At& at) const {
+  const Result<FileStat> stat = stat_of(at.fd());
+  if (!stat) return stat.error();
+  return shown(*at.file, stat->attr);
+}
+
+bool Operations::is_gone(const At& at) {
+  const Result<FileStat> stat = stat_of(at.fd());
+  if (!stat || stat->attr.links != 0 || at.file->has_rights()) return false;
+  table_.drop(at.file);
+  return true;
+}
+
+Result<Operations::Named> Operations::name(Fd path) {
+  const Result<FileStat> stat = stat_of(path.get());
+  if (!stat) return stat.error();
+  Result<Handle> handle = handles_.make(path.get(), stat->id);
+  if (!handle) return std::move(handle).error();
+  FileTable::Adopted adopted = table_.adopt(*handle, std::move(path), *stat);
+  Named named;
+  named.at = {std::move(adopted.file), std::move(adopted.path)};
+  named.reply.attr = shown(*named.at.file, stat->attr);
+  named.reply.handle = std::move(*handle);
+  return named;
+}
+
+Result<Reply> Operations::made(const At& directory, const std::string& child) {
+  Result<Fd> path = with_room([&] { return open_path(directory.fd(), child); });
+  if (!path) return std::move(path).error();
+  Result<Named> named = name(std::move(*path));
+  if (!named) return std::move(named).error();
+  return std::move(named->reply);
+}
+
+Result<void> Operations::start() {
+  const Result<FileStat> stat = stat_of(top_.get());
+  if (!stat) return stat.error();
+  top_id_ = stat->id;
+  Result<Handle> handle = handles_.make(top_.get(), stat->id);
+  if (!handle) return std::move(handle).error();
+  top_handle_ = std::move(*handle);
+  return {};
+}
+
+bool Operations::is_own_folder(const At& directory, std::string_view name) const {
+  return name.substr(0, name.find('/')) == kOwnFolder && directory.file->id == top_id_;
+}
+
+Result<void> Operations::may_make(const At& directory, const std::string& name) const {
+  if (!is_own_folder(directory, name)) return {};
+  return Error(EPERM, fmt::format("the name {} is the server's own", kOwnFolder));
+}
+
+// ---- Names ----
+
+Result<Reply> Operations::lookup(At& at, Request& r) {
+  if (is_own_folder(at, r.name)) return Error(ENOENT);
+  if (auto ok = identity_.become(*r.caller); !ok) return ok.error();
+  return made(at, r.name);
+}
+
+Result<Reply> Operations::mkdir(At& at, Request& r) {
+  if (auto ok = may_make(at, r.name); !ok) return ok.error();
+  const auto make = [&] { return ::mkdirat(at.fd(), r.name.c_str(), r.mode); };
+  if (auto ok = act(*r.caller, make, r.name); !ok) return ok.error();
+  return made(at, r.name);
+}
+
+Result<Reply> Operations::symlink(At& at, Request& r) {
+  if (auto ok = may_make(at, r.name); !ok) return ok.error();
+  const auto make = [&] { return ::symlinkat(r.data.c_str(), at.fd(), r.name.c_str()); };
+  if (auto ok = act(*r.caller, make, r.name); !ok) return ok.error();
+  return made(at, r.name);
+}
+
+Result<Reply> Operations::readlink(At& at, Request&) {
+  if (at.file->type != FileType::symlink) return Error(EINVAL);
+  char text[PATH_MAX];
+  const ssize_t n = ::readlinkat(at.fd(), "", text, sizeof text);
+  if (n < 0) return failed("readlink");
+  Reply reply;
+  reply.data.assign(text, static_cast<size_t>(n));
+  return reply;
+}
+
+Result<Reply> Operations::link(At& file, Request& r) {
+  Result<At> directory = at(r.handle2);
+  if (!directory) return std::move(directory).error();
+  if (auto ok = may_make(*directory, r.name2); !ok) return ok.error();
+  if (file.file->hidden) {
+    const Result<Attr> attr = attr_of(file);
+    if (attr && attr->links == 0) return Error(ENOENT, "the file was removed");
+  }
+  // With the descriptor itself (AT_EMPTY_PATH) the kernel wants a capability that callers lack.
+  const auto make = [&] {
+    return ::linkat(AT_FDCWD, ProcPath(file.fd()).c_str(), directory->fd(), r.name2.c_str(),
+                    AT_SYMLINK_FOLLOW);
+  };
+  if (auto ok = act(*r.caller, make, r.name2); !ok) return ok.error();
+  Result<Attr> attr = attr_of(file);
+  if (!attr) return std::move(attr).error();
+  Reply reply;
+  reply.attr = *attr;
+  return reply;
+}
+
+// ---- Files that lose a name ----
+
+// Looks at what the name is, and if that is open gives it a link in the own folder.
+Operations::Losing Operations::before_loss(const At& directory, const std::string& name,
+                                           const Caller& caller) {
+  if (!identity_.become(caller)) return {};
+  Result<Fd> path = with_room([&] { return open_path(directory.fd(), name); });
+  if (!path) return {};
+  const Result<FileStat> stat = stat_of(path->get());
+  if (!stat) return {};
+  Losing it;
+  it.lock = std::unique_lock(losing(stat->id));
+  it.file = table_.find(stat->id);
+  if (!it.file) return {};
+  it.ours = !unlinked_.contains(stat->id);
+  it.last = stat->attr.type == FileType::directory || stat->attr.links <= (it.ours ? 1 : 2);
+  it.open = it.file->has_rights();
+  // Another name keeps a kernel handle alive, but not a path handle.
+  if (!it.open || (!it.last && handles_.kernel())) return it;
+  identity_.become_server();
+  it.linked = unlinked_.keep(path->get(), stat->id).has_value();
+  return it;
+}
+
+// The name is gone. An open file that could not be linked lives on in its descriptors, if it has
+// any; one that is not open, and has no other name, is gone too.
+void Operations::lost_name(const Losing& it) {
+  if (!it.file) return;
+  if (it.linked) {
+    it.file->hidden = true;
+  } else if (it.open && it.last) {
+    table_.pin(*it.file);
+  } else if (it.last) {
+    table_.drop(it.file);
+  }
+}
+
+// The kernel refused: the link that we made is taken back.
+void Operations::still_named(const Losing& it) {
+  if (!it.linked || !it.ours) return;
+  identity_.become_server();
+  unlinked_.erase(it.file->id);
+}
+
+Result<Reply> Operations::remove(At& at, Request& r) {
+  if (is_own_folder(at, r.name)) return Error(ENOENT);
+  const bool directory = (r.flags & kFlagDirectory) != 0;
+  const Losing it = before_loss(at, r.name, *r.caller);
+  const auto unlink = [&] {
+    return ::unlinkat(at.fd(), r.name.c_str(), directory ? AT_REMOVEDIR : 0);
+  };
+  if (auto ok = act(*r.caller, unlink, r.name); !ok) {
+    still_named(it);
+    return ok.error();
+  }
+  lost_name(it);
+  return Reply{};
+}
+
+Result<Reply> Operations::rename(At& from, Request& r) {
+  if (is_own_folder(from, r.name)) return Error(ENOENT);
+  Result<At> to = at(r.handle2);
+  if (!to) return std::move(to).error();
+  if (auto ok = may_make(*to, r.name2); !ok) return ok.error();
+  const bool replaces = (r.flags & (kFlagExchange | kFlagNoReplace)) == 0;
+  Losing it;
+  if (replaces) it = before_loss(*to, r.name2, *r.caller);
+  const unsigned flags = r.flags & kFlagExchange    ? RENAME_EXCHANGE
+                         : r.flags & kFlagNoReplace ? RENAME_NOREPLACE
+                                                    : 0;
+  // Before, so that no handle is lost in between; a place that turns out wrong is only tried in
+  // vain.
+  remember_rename(from, *to, r);
+  const auto move = [&] {
+    return ::renameat2(from.fd(), r.name.c_str(), to->fd(), r.name2.c_str(), flags);
+  };
+  if (auto ok = act(*r.caller, move, r.name + " to " + r.name2); !ok) {
+    still_named(it);
+    return ok.error();
+  }
+  lost_name(it);
+  return Reply{};
+}
+
+void Operations::remember_rename(const At& from, const At& to, const Request& r) {
+  if (handles_.kernel()) return;
+  const auto place = [&](const At& directory,
+                         const std::string& name) -> std::optional<std::string> {
+    const Result<std::string> path = handles_.path_of(directory.fd());
+    if (!path) return std::nullopt;
+    return path->empty() ? name : *path + "/" + name;
+  };
+  const auto old_place = place(from, r.name), new_place = place(to, r.name2);
+  if (!old_place || !new_place) return;
+  handles_.renamed(*old_place, *new_place, (r.flags & kFlagExchange) != 0);
+}
+
+}  // namespace forebay::posix

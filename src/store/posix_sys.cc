@@ -1,0 +1,121 @@
+#include "store/posix_sys.h"
+
+#include <fmt/format.h>
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace forebay::posix {
+
+Fd& Fd::operator=(Fd&& other) noexcept {
+  if (this != &other) {
+    reset();
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+void Fd::reset() {
+  if (fd_ >= 0) ::close(release());
+}
+
+Error failed(std::string what) {
+  return Error(errno ? errno : EIO, std::move(what));
+}
+
+namespace {
+
+FileType type_of(uint32_t mode) {
+  switch (mode & S_IFMT) {
+    case S_IFREG:
+      return FileType::file;
+    case S_IFDIR:
+      return FileType::directory;
+    case S_IFLNK:
+      return FileType::symlink;
+    case S_IFIFO:
+      return FileType::fifo;
+    case S_IFSOCK:
+      return FileType::socket;
+    case S_IFBLK:
+      return FileType::block;
+    case S_IFCHR:
+      return FileType::character;
+  }
+  return FileType::unknown;
+}
+
+FileTime time_of(const statx_timestamp& t) {
+  return {t.tv_sec, t.tv_nsec};
+}
+
+void fill(const struct statx& s, Attr& attr) {
+  attr.type = type_of(s.stx_mode);
+  attr.mode = s.stx_mode & 07777;
+  attr.uid = s.stx_uid;
+  attr.gid = s.stx_gid;
+  attr.links = s.stx_nlink;
+  attr.size = s.stx_size;
+  attr.allocated = s.stx_blocks * 512;
+  attr.file_id = s.stx_ino;
+  attr.rdev = makedev(s.stx_rdev_major, s.stx_rdev_minor);
+  attr.block_size = s.stx_blksize;
+  attr.atime = time_of(s.stx_atime);
+  attr.mtime = time_of(s.stx_mtime);
+  attr.ctime = time_of(s.stx_ctime);
+  if (s.stx_mask & STATX_BTIME) attr.btime = time_of(s.stx_btime);
+}
+
+}  // namespace
+
+Result<FileStat> stat_of(int fd) {
+  struct statx s;
+  if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_SYNC_AS_STAT, STATX_BASIC_STATS | STATX_BTIME, &s))
+    return failed("statx");
+  FileStat result;
+  fill(s, result.attr);
+  result.id = {makedev(s.stx_dev_major, s.stx_dev_minor), s.stx_ino, result.attr.btime};
+  return result;
+}
+
+Result<Fd> open_beneath(int directory, const std::string& path, int flags, uint32_t mode) {
+  struct open_how how = {};
+  how.flags = static_cast<uint64_t>(flags) | O_CLOEXEC | O_NOFOLLOW;
+  how.mode = mode;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV;
+  // EAGAIN says that a rename or mount went on elsewhere meanwhile, and to try again.
+  for (int attempt = 0;; ++attempt) {
+    const long fd = ::syscall(SYS_openat2, directory, path.c_str(), &how, sizeof how);
+    if (fd >= 0) return Fd(static_cast<int>(fd));
+    if (errno == EINTR || (errno == EAGAIN && attempt < 64)) continue;
+    return failed(path);
+  }
+}
+
+Result<Fd> open_path(int directory, const std::string& path) {
+  return open_beneath(directory, path, O_PATH);
+}
+
+Result<Fd> reopen(int path_fd, FileType type, int flags) {
+  if (type == FileType::symlink) return Error(ELOOP, "a symbolic link is not opened");
+  if (type != FileType::file && type != FileType::directory)
+    return Error(EOPNOTSUPP, "only regular files are opened, not fifos, sockets or devices");
+  for (;;) {
+    const int fd = ::open(ProcPath(path_fd).c_str(), flags | O_CLOEXEC | O_NOCTTY);
+    if (fd >= 0) return Fd(fd);
+    if (errno != EINTR) return failed("open");
+  }
+}
+
+ProcPath::ProcPath(int fd) {
+  *fmt::format_to_n(text_, sizeof text_ - 1, "/proc/self/fd/{}", fd).out = '\0';
+}
+
+bool out_of_descriptors(const Error& error) {
+  return error.code() == EMFILE || error.code() == ENFILE;
+}
+
+}  // namespace forebay::posix

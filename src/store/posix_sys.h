@@ -1,0 +1,87 @@
+// The few system calls that the posix store is made of, with their errors as Result: owned
+// descriptors, confined opening, attributes.
+//
+// Nothing here knows of handles, rights or callers. Any thread; everything acts as the identity
+// that the thread has (posix_identity.h).
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/op.h"
+
+namespace forebay::posix {
+
+// A file descriptor, owned.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept;
+  ~Fd() { reset(); }
+
+  explicit operator bool() const { return fd_ >= 0; }
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+  void reset();
+
+ private:
+  int fd_ = -1;
+};
+
+// The error of the system call that just failed, by errno.
+Error failed(std::string what);
+
+// Which inode, for as long as the file system keeps it: the birth time tells a reused number apart.
+struct InodeId {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  FileTime birth;
+  bool operator==(const InodeId&) const = default;
+};
+struct InodeIdHash {
+  size_t operator()(const InodeId& id) const {
+    return id.inode * 0x9e3779b97f4a7c15u ^ id.device ^ id.birth.nanoseconds;
+  }
+};
+
+struct FileStat {
+  Attr attr;  // fs_id is left to the store
+  InodeId id;
+};
+
+// Attributes of what an O_PATH (or other) descriptor names: one system call.
+Result<FileStat> stat_of(int fd);
+
+// How paths are resolved, always: below the directory, through no symbolic link, into no other
+// mount (whose files our handles could not name). EXDEV for what leaves, ELOOP for a link on the
+// way. Repeats when the kernel saw a rename race.
+Result<Fd> open_beneath(int directory, const std::string& path, int flags, uint32_t mode = 0);
+
+// O_PATH on one name or a path below `directory`; a last name that is a symbolic link names the
+// link.
+Result<Fd> open_path(int directory, const std::string& path);
+
+// What an O_PATH descriptor names, opened for use with the thread's identity: regular files and
+// directories only, so that no fifo, device or socket is ever opened.
+Result<Fd> reopen(int path_fd, FileType type, int flags);
+
+// "/proc/self/fd/N" for the calls that have no form with a descriptor of O_PATH.
+class ProcPath {
+ public:
+  explicit ProcPath(int fd);
+  const char* c_str() const { return text_; }
+
+ private:
+  char text_[32];
+};
+
+// EMFILE or ENFILE: closing some cached descriptors and trying once more may help.
+bool out_of_descriptors(const Error& error);
+
+}  // namespace forebay::posix

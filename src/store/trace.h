@@ -1,0 +1,40 @@
+// TraceStore: a decorator that writes one line for each request, when it has completed:
+//
+//   write 1f3a90c2 file=3 pieces, 12288 B in [0, 65536) uid=1000 -> 12288 B, 15.2 us
+//   lookup 77d01b4e "a/b" uid=0 -> ENOENT, 2.0 us
+//
+// Handles are shown as a short hash, the same for the same handle. Names are quoted and what a
+// terminal could misread is escaped. Any thread that the inner store's completions allow; the sink
+// is called on the thread of the completion, before the completion, and must stand many at once.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/clock.h"
+#include "store/store.h"
+
+namespace forebay {
+
+using TraceSink = std::function<void(std::string_view line)>;
+
+class TraceStore final : public Store {
+ public:
+  TraceStore(std::unique_ptr<Store> inner, const Clock& clock, TraceSink sink);
+  void submit(Request request, Completion done) override;
+  Result<Handle> root() override { return inner_->root(); }
+
+ private:
+  struct Pending;
+  const Clock& clock_;
+  const TraceSink sink_;
+  const std::unique_ptr<Store> inner_;  // last: its destructor waits for completions, which use us
+};
+
+// The parts of a line, before and after the arrow.
+std::string format(const Request& request);
+std::string format(Op op, const Result<Reply>& result, Duration took);
+
+}  // namespace forebay

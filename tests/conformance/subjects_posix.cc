@@ -1,0 +1,69 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "conformance.h"
+#include "core/testing.h"
+#include "store/posix.h"
+
+namespace forebay::conformance {
+
+namespace {
+
+class PosixFixture final : public Fixture {
+ public:
+  PosixFixture(const Wrap& wrap, PosixOptions options) {
+    // A folder of its own within the temporary one, which nobody else may search.
+    options.directory = temp_ / "export";
+    FOREBAY_ASSERT(::mkdir(options.directory.c_str(), 0755) == 0);
+    FOREBAY_ASSERT(::chmod(options.directory.c_str(), 0755) == 0);
+    auto store = PosixStore::open(std::move(options), counters_);
+    FOREBAY_ASSERT(store.has_value(), store.error().message());
+    store_ = wrap(std::move(*store));
+  }
+  Store& store() override { return *store_; }
+
+ private:
+  TempDir temp_;
+  CounterSet counters_;
+  std::unique_ptr<Store> store_;
+};
+
+// What this user, or the file system under the temporary directory, does not have.
+std::map<Feature, std::string> lacking() {
+  std::map<Feature, std::string> lacks;
+  if (::geteuid() != 0) lacks[Feature::others] = "only root may act for other users";
+  const TempDir temp;
+  const std::string path = temp / "probe";
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  FOREBAY_ASSERT(fd >= 0);
+  if (::fsetxattr(fd, "user.probe", "x", 1, 0) != 0) {
+    lacks[Feature::xattr] = "the file system of the temporary directory has no user xattrs";
+  }
+  if (::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1) != 0 ||
+      ::fallocate(fd, FALLOC_FL_ZERO_RANGE, 0, 1) != 0) {
+    lacks[Feature::fallocate] = "the file system of the temporary directory cannot do all of it";
+  }
+  ::close(fd);
+  return lacks;
+}
+
+Subject subject(std::string name, PosixOptions options) {
+  return {std::move(name),
+          [options](const Wrap& w) { return std::make_unique<PosixFixture>(w, options); },
+          lacking()};
+}
+
+}  // namespace
+
+std::vector<Subject> posix_subjects() {
+  PosixOptions paths, pool;
+  paths.force_path_handles = true;
+  pool.force_pool = true;
+  Subject by_path = subject("posix_path_handles", paths);
+  by_path.lacks[Feature::any_link] = "a path handle goes with the one name that it holds";
+  return {subject("posix", {}), by_path, subject("posix_pool", pool)};
+}
+
+}  // namespace forebay::conformance
