@@ -1,8 +1,8 @@
-// Transport: connections that carry frames (wire/frame.h) between a client and a server, and nothing
-// about what they mean. TCP and Unix sockets are one implementation (socket_transport.h), the
-// simulated one another (sim_transport.h); shared memory and libfabric fit behind the same interface:
-// the server says where a payload goes before it is received, so bulk data is pulled and pushed
-// straight into its buffers.
+// Transport: connections that carry frames (wire/frame.h) between a client and a server, and
+// nothing about what they mean. TCP and Unix sockets are one implementation (socket_transport.h),
+// the simulated one another (sim_transport.h); shared memory and libfabric fit behind the same
+// interface: the server says where a payload goes before it is received, so bulk data is pulled and
+// pushed straight into its buffers.
 //
 // Threads: a Connection belongs to one Loop. Every method and every handler call happens on it.
 #pragma once
@@ -24,8 +24,8 @@ namespace forebay {
 // A place to connect to or listen on: "unix:/path", "tcp:127.0.0.1:4711", "sim:name".
 struct Address {
   enum class Kind { unix_socket, tcp, simulated } kind = Kind::unix_socket;
-  std::string host;  // a path for unix, a name for simulated
-  uint16_t port = 0; // tcp: 0 listens on an ephemeral port
+  std::string host;   // a path for unix, a name for simulated
+  uint16_t port = 0;  // tcp: 0 listens on an ephemeral port
 
   static Result<Address> parse(std::string_view text);
   std::string text() const;
@@ -34,10 +34,10 @@ struct Address {
 
 // Who is at the other end, as far as the kernel vouches for it.
 struct Peer {
-  CallerRef caller;           // null: unknown
-  int pid = 0;                // 0: unknown
+  CallerRef caller;                   // null: unknown
+  int pid = 0;                        // 0: unknown
   bool may_speak_for_others = false;  // root on a Unix socket
-  std::string where;          // for people: "unix, pid 4711", "tcp 127.0.0.1:39211"
+  std::string where;                  // for people: "unix, pid 4711", "tcp 127.0.0.1:39211"
 };
 
 // What a Connection tells its user. All on the connection's loop.
@@ -46,8 +46,8 @@ class ConnectionHandler {
   virtual ~ConnectionHandler() = default;
 
   // A frame's header and message have arrived; `message` is valid during the call only. If
-  // header.payload_size is not 0, returns where the payload goes: memory of exactly that size, which
-  // stays valid until on_payload or on_closed. An error closes the connection with it.
+  // header.payload_size is not 0, returns where the payload goes: memory of exactly that size,
+  // which stays valid until on_payload or on_closed. An error closes the connection with it.
   virtual Result<Memory> on_message(const wire::FrameHeader& header,
                                     std::span<const std::byte> message) = 0;
   // The payload of the last message has landed whole.
@@ -59,15 +59,16 @@ class ConnectionHandler {
 
 class Connection {
  public:
-  virtual ~Connection() = default;  // closes without a call to on_closed
+  // Closes without a call to on_closed; the `sent` of what was not sent is dropped, not called.
+  virtual ~Connection() = default;
 
   // Begins to deliver frames. Handler must outlive the connection or its on_closed.
   virtual void start(ConnectionHandler& handler) = 0;
 
-  // Sends a frame: `head` is the encoded header and message; `payload` follows it and stays untouched
-  // until `sent` runs (with an error if the connection closed first). Frames go out in order, none
-  // interleaved. `sent` may be empty, and may run inside send(). Small frames sent in one turn of the
-  // loop go out together where that saves a system call.
+  // Sends a frame: `head` is the encoded header and message; `payload` follows it and stays
+  // untouched until `sent` runs (with an error if the connection closed first). Frames go out in
+  // order, none interleaved. `sent` may be empty, and may run inside send(). Small frames sent in
+  // one turn of the loop go out together where that saves a system call.
   using Sent = Callback<void(Result<void>)>;
   virtual void send(std::string head, Memory payload = {}, Sent sent = {}) = 0;
 
@@ -77,9 +78,10 @@ class Connection {
   // Closes at once, dropping what was not sent; on_closed(why) follows from the loop.
   virtual void close(Error why) = 0;
 
-  // Moves the connection to another loop: nothing is delivered on this one any more, and `moved` runs
-  // on the new one, where start() sets the handler anew. Called from a task of the old loop, never
-  // inside a handler call, with no send under way. Bytes already received are kept.
+  // Moves the connection to another loop: nothing is delivered on this one any more, and `moved`
+  // runs on the new one, where start() sets the handler anew. Called from a task of the old loop,
+  // never inside a handler call, with no send under way. Bytes already received are kept; a payload
+  // that is coming goes on landing in its memory, and the new handler hears of it.
   using Moved = Callback<void(std::unique_ptr<Connection>)>;
   static void move(std::unique_ptr<Connection> connection, Loop& to, Moved moved) {
     Connection& c = *connection;
@@ -89,14 +91,17 @@ class Connection {
   virtual const Peer& peer() const = 0;
   virtual Loop& loop() = 0;
 
+  // The socket, so that a forked child can close its copy; -1: there is none.
+  virtual int descriptor() const { return -1; }
+
  private:
   virtual void do_move(std::unique_ptr<Connection> self, Loop& to, Moved moved) = 0;
 };
 
 class Listener {
  public:
-  virtual ~Listener() = default;             // stops listening; unlinks a Unix socket it made
-  virtual const Address& address() const = 0; // with the real port
+  virtual ~Listener() = default;               // stops listening; unlinks a Unix socket it made
+  virtual const Address& address() const = 0;  // with the real port
 };
 
 class Transport {

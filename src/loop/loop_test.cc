@@ -1,0 +1,235 @@
+// One suite over both loops, then what only one of them promises.
+#include "loop/loop.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <future>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/testing.h"
+#include "loop/asio_loop.h"
+#include "loop/loop_thread.h"
+#include "loop/sim_loop.h"
+
+namespace forebay {
+namespace {
+
+using namespace std::chrono_literals;
+
+template <class L>
+std::unique_ptr<L> make_loop();
+template <>
+std::unique_ptr<AsioLoop> make_loop() {
+  return std::make_unique<AsioLoop>();
+}
+template <>
+std::unique_ptr<SimLoop> make_loop() {
+  return std::make_unique<SimLoop>(test_seed());
+}
+
+template <class L>
+class LoopTest : public testing::Test {
+ protected:
+  // Runs until pred holds, for at most ten seconds of the loop's own time.
+  bool run_until(const std::function<bool()>& pred) {
+    const Time end = loop.now() + 10s;
+    while (!pred() && loop.now() < end) loop.run_one(end - loop.now());
+    return pred();
+  }
+
+  std::unique_ptr<L> owner = make_loop<L>();
+  Loop& loop = *owner;
+};
+
+using Loops = testing::Types<AsioLoop, SimLoop>;
+TYPED_TEST_SUITE(LoopTest, Loops);
+
+TYPED_TEST(LoopTest, PostsRunInOrderAndNeverInside) {
+  std::string order;
+  this->loop.post([&] {
+    order += 'a';
+    this->loop.post([&] { order += 'c'; });
+    EXPECT_TRUE(this->loop.on_loop());
+  });
+  this->loop.post([&] { order += 'b'; });
+  EXPECT_EQ(order, "");
+  EXPECT_TRUE(this->run_until([&] { return order.size() == 3; }));
+  EXPECT_EQ(order, "abc");
+}
+
+TYPED_TEST(LoopTest, TimersRunInOrderAndNotEarly) {
+  std::string order;
+  const Time start = this->loop.now();
+  Duration waited{};
+  this->loop.after(20ms, [&] {
+    order += 'b';
+    waited = this->loop.now() - start;
+  });
+  this->loop.after(5ms, [&] { order += 'a'; });
+  const auto cancelled = this->loop.after(1ms, [&] { order += 'x'; });
+  this->loop.cancel(cancelled);
+  EXPECT_TRUE(this->run_until([&] { return order.size() == 2; }));
+  EXPECT_EQ(order, "ab");
+  EXPECT_GE(waited, 20ms);
+}
+
+TYPED_TEST(LoopTest, ATimerMayCancelAnotherAndSetNewOnes) {
+  int ran = 0;
+  Loop::TimerId victim = 0;
+  this->loop.after(1ms, [&] {
+    ++ran;
+    this->loop.cancel(victim);
+    this->loop.after(0ms, [&] { ++ran; });
+  });
+  victim = this->loop.after(500ms, [&] { ADD_FAILURE(); });
+  EXPECT_TRUE(this->run_until([&] { return ran == 2; }));
+  EXPECT_FALSE(this->loop.run_one(1ms));
+}
+
+TYPED_TEST(LoopTest, RunOneGivesUpAfterMost) {
+  const Time start = this->loop.now();
+  this->loop.after(10s, [] {});
+  EXPECT_FALSE(this->loop.run_one(5ms));
+  EXPECT_GE(this->loop.now() - start, 5ms);
+  EXPECT_LT(this->loop.now() - start, 9s);
+}
+
+TYPED_TEST(LoopTest, EndlessPostsDoNotStarveTimers) {
+  bool done = false;
+  std::function<void()> again = [&] {
+    if (!done) this->loop.post([&] { again(); });
+  };
+  again();
+  this->loop.after(1ms, [&] { done = true; });
+  if constexpr (std::is_same_v<TypeParam, SimLoop>) {
+    // The virtual clock moves only when nothing is ready, by design.
+    this->loop.after(0ms, [&] { done = true; });
+  }
+  EXPECT_TRUE(this->run_until([&] { return done; }));
+  this->run_until([&] { return !this->loop.run_one(0ms); });
+}
+
+TYPED_TEST(LoopTest, ManyTimersAreCheap) {
+  uint64_t ran = 0;
+  for (int i = 0; i < 100000; ++i) {
+    const auto id = this->loop.after(1h, [&] { ++ran; });
+    if (i % 100 != 0) this->loop.cancel(id);
+    if (i % 100 == 0) this->loop.after(1us, [&] { ++ran; });
+  }
+  EXPECT_TRUE(this->run_until([&] { return ran == 1000; }));
+}
+
+TYPED_TEST(LoopTest, DestroyedLoopDropsWhatHasNotRun) {
+  auto held = std::make_shared<int>();
+  this->loop.post([held] { ADD_FAILURE(); });
+  this->loop.after(0ms, [held] { ADD_FAILURE(); });
+  EXPECT_EQ(held.use_count(), 3);
+  this->owner.reset();
+  EXPECT_EQ(held.use_count(), 1);
+}
+
+TEST(AsioLoop, PostFromOtherThreadsWakesAndKeepsEachThreadsOrder) {
+  AsioLoop loop;
+  LoopThread runner(loop, "a name longer than fifteen");
+  constexpr int kThreads = 4, kEach = 2000;
+  std::vector<int> seen(kThreads, 0);
+  std::atomic<int> total{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kEach; ++i) {
+        loop.post([&, t, i] {
+          EXPECT_EQ(seen[t]++, i);
+          EXPECT_TRUE(loop.on_loop());
+          total.fetch_add(1);
+        });
+        if (i % 100 == 0) std::this_thread::sleep_for(100us);
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+  std::promise<void> all;
+  loop.post([&] { all.set_value(); });
+  all.get_future().get();
+  EXPECT_EQ(total.load(), kThreads * kEach);
+  EXPECT_FALSE(loop.on_loop());
+}
+
+TEST(AsioLoop, WakeMakesAWaitReturn) {
+  AsioLoop loop;
+  std::thread waker([&] {
+    std::this_thread::sleep_for(10ms);
+    loop.wake();
+  });
+  const Time start = loop.now();
+  loop.run_one(60s);
+  EXPECT_LT(loop.now() - start, 30s);
+  waker.join();
+}
+
+TEST(AsioLoop, ThreadsMayTakeTurns) {
+  AsioLoop loop;
+  std::mutex turn;
+  int ran = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) {
+        std::lock_guard lock(turn);
+        const int before = ran;
+        loop.after(0ms, [&] { ++ran; });
+        while (ran == before) loop.run_one(1s);
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(ran, 600);
+}
+
+TEST(AsioLoop, TimersOfARunningLoopThreadFire) {
+  AsioLoop loop;
+  std::promise<void> fired;
+  LoopThread runner(loop);
+  loop.post([&] { loop.after(2ms, [&] { fired.set_value(); }); });
+  EXPECT_EQ(fired.get_future().wait_for(10s), std::future_status::ready);
+  runner.stop();
+  runner.stop();
+}
+
+std::string sim_trace(uint64_t seed) {
+  SimLoop loop(seed);
+  std::string trace;
+  for (char c = 'a'; c <= 'z'; ++c) {
+    loop.after(1ms, [&trace, c] { trace += c; });
+    loop.after(1ms, [&loop, &trace, c] { loop.post([&trace, c] { trace += char(c - 32); }); });
+  }
+  loop.run_for(1s);
+  return trace;
+}
+
+TEST(SimLoop, IsDeterministicFromItsSeed) {
+  const uint64_t seed = test_seed();
+  EXPECT_EQ(sim_trace(seed), sim_trace(seed));
+  EXPECT_NE(sim_trace(seed), sim_trace(seed + 1));
+  EXPECT_EQ(sim_trace(seed).size(), 52u);
+}
+
+TEST(SimLoop, RunUntilStopsAtThePredicateOrTheLimit) {
+  SimLoop loop(1);
+  int ran = 0;
+  loop.after(1h, [&] { ++ran; });
+  EXPECT_FALSE(loop.run_until([&] { return ran == 1; }, 1min));
+  EXPECT_EQ(loop.now().since_start, 1min);
+  EXPECT_TRUE(loop.run_until([&] { return ran == 1; }, 2h));
+  EXPECT_EQ(loop.now().since_start, 1h);
+  EXPECT_FALSE(loop.run_until([] { return false; }, 1h));  // nothing left: does not hang
+  EXPECT_TRUE(loop.idle());
+}
+
+}  // namespace
+}  // namespace forebay

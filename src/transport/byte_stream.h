@@ -1,0 +1,54 @@
+// ByteStream: a connected, ordered stream of bytes on a loop: a socket (socket_bytes.h) or a
+// simulated one (sim_transport.cc). Frames and their rules are made over it once, in
+// frame_stream.h, so that the simulation runs the very code that sockets run.
+//
+// On the loop only. After it is destroyed or detached its user is not called any more.
+#pragma once
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <memory>
+#include <span>
+
+#include "loop/loop.h"
+
+namespace forebay {
+
+class ByteStream {
+ public:
+  class User {
+   public:
+    virtual void readable() = 0;
+    virtual void writable() = 0;
+    virtual void deferred() = 0;
+
+   protected:
+    ~User() = default;
+  };
+
+  virtual ~ByteStream() = default;  // closes
+
+  // Binds it to a loop. Before anything else, and again after detach().
+  virtual void attach(Loop& loop, User& user) = 0;
+  virtual void detach() = 0;
+
+  // As recvmsg and sendmsg, never blocking: -1 and errno, EAGAIN if nothing can be moved now.
+  // receive() gives 0 at the end of the stream. One that moves less than there is space for has
+  // found the end of what was there.
+  virtual ssize_t receive(std::span<iovec> space) = 0;
+  virtual ssize_t send(std::span<iovec> bytes) = 0;
+
+  // One call of readable() as soon as receive() would give something; at once if it would now.
+  virtual void await_readable() = 0;
+  virtual void await_writable() = 0;
+  // One call of deferred(), later; also after shut().
+  virtual void defer() = 0;
+
+  // Closes; nothing but defer() works afterwards.
+  virtual void shut() = 0;
+
+  virtual int descriptor() const { return -1; }  // as Connection::descriptor()
+};
+
+}  // namespace forebay

@@ -1,0 +1,51 @@
+// FdWatch: a descriptor on a loop's reactor. Says when it is readable or writable, once per
+// request, and calls its user later (defer), all on the loop; after the watch is destroyed or
+// released nothing is called any more, so the user may move to another loop without a trace on this
+// one.
+//
+// The only place in transport/ that names Asio. Waiting for readability costs one epoll_ctl, which
+// also looks whether there is something already: no readiness is missed, so whoever has read less
+// than it asked for need not read once more.
+//
+// On the loop only, and not at the same time as it runs elsewhere.
+#pragma once
+
+#include <memory>
+
+#include "loop/loop.h"
+#include "transport/fd.h"
+
+namespace forebay {
+
+class FdUser {
+ public:
+  virtual void readable() {}
+  virtual void writable() {}
+  virtual void deferred() {}
+
+ protected:
+  ~FdUser() = default;
+};
+
+class FdWatch {
+ public:
+  // The user must outlive the watch, or destroy it in time.
+  FdWatch(Loop& loop, Fd fd, FdUser& user);
+  ~FdWatch();
+  FdWatch(const FdWatch&) = delete;
+
+  int fd() const { return fd_; }
+  void await_readable();  // one call of readable(), unless shut first
+  void await_writable();
+  void defer();  // one call of deferred(), also after shut()
+
+  void shut();   // closes the descriptor
+  Fd release();  // gives it back, open
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+  int fd_;
+};
+
+}  // namespace forebay

@@ -1,0 +1,34 @@
+// FrameConnection: a Connection over a connected stream socket. It is a thin owner of a
+// FrameStream, which is shared with the calls under way, so that a handler may close or destroy
+// the connection from inside any call.
+#pragma once
+
+#include <memory>
+
+#include "transport/byte_stream.h"
+#include "transport/transport.h"
+
+namespace forebay {
+
+class FrameStream;
+
+class FrameConnection final : public Connection {
+ public:
+  FrameConnection(Loop& loop, std::unique_ptr<ByteStream> bytes, Peer peer);
+  ~FrameConnection() override;
+
+  void start(ConnectionHandler& handler) override;
+  void send(std::string head, Memory payload, Sent sent) override;
+  uint64_t unsent() const override;
+  void close(Error why) override;
+  const Peer& peer() const override;
+  Loop& loop() override;
+  int descriptor() const override;
+
+ private:
+  void do_move(std::unique_ptr<Connection> self, Loop& to, Moved moved) override;
+
+  std::shared_ptr<FrameStream> stream_;
+};
+
+}  // namespace forebay

@@ -1,0 +1,113 @@
+#include "transport/frame_receiver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace forebay {
+
+PayloadCursor::Described FrameReceiver::space(std::span<iovec, kIovecs> out) {
+  PayloadCursor::Described d;
+  if (in_payload_ && !payload_.fine()) {
+    d = payload_.describe(out.first<kIovecs - 1>(), kOneReceive);
+    if (d.bytes != payload_.left()) return d;
+    make_room(wire::kHeaderSize);
+  } else if (in_payload_) {
+    make_room(std::min<size_t>(payload_.left() + wire::kHeaderSize, kFineStaging));
+  } else {
+    make_room(header_ ? header_->message_size : wire::kHeaderSize);
+  }
+  out[d.count++] = {buffer_.get() + end_, capacity_ - end_};
+  d.bytes += capacity_ - end_;
+  return d;
+}
+
+// Room for `need` bytes from begin_ on, at least one of them free. An emptied buffer returns to its
+// usual size.
+void FrameReceiver::make_room(size_t need) {
+  if (begin_ == end_) begin_ = end_ = 0;
+  const size_t wanted = std::max(need, kStaging);
+  const bool too_small = capacity_ < wanted;
+  const bool too_large = capacity_ > wanted && staged() == 0;
+  if (too_small || too_large) {
+    auto fresh = std::make_unique_for_overwrite<std::byte[]>(wanted);
+    if (staged() != 0) std::memcpy(fresh.get(), buffer_.get() + begin_, staged());
+    buffer_ = std::move(fresh);
+    capacity_ = wanted;
+  } else if (begin_ != 0 && (capacity_ - begin_ < need || end_ == capacity_)) {
+    std::memmove(buffer_.get(), buffer_.get() + begin_, staged());
+  } else {
+    return;
+  }
+  end_ = staged();
+  begin_ = 0;
+}
+
+void FrameReceiver::received(uint64_t n) {
+  if (in_payload_ && !payload_.fine()) {
+    const uint64_t direct = std::min(n, payload_.left());
+    payload_.advance(direct);
+    n -= direct;
+  }
+  end_ += n;
+  FOREBAY_ASSERT(end_ <= capacity_);
+}
+
+Result<bool> FrameReceiver::step(ConnectionHandler& handler) {
+  FOREBAY_ASSERT(!gave_up_, "a handler gave no memory for a payload, and did not close");
+  if (in_payload_) {
+    if (payload_.left() != 0) begin_ += payload_.fill({buffer_.get() + begin_, staged()});
+    if (payload_.left() != 0) return false;
+    in_payload_ = false;
+    handler.on_payload();
+    return true;
+  }
+  if (!header_) {
+    auto read = read_header();
+    if (!read || !*read) return read;
+  }
+  if (staged() < header_->message_size) return false;
+  return hand_over_message(handler);
+}
+
+Result<bool> FrameReceiver::read_header() {
+  if (staged() < wire::kHeaderSize) return false;
+  const std::byte* at = buffer_.get() + begin_;
+  auto header = wire::decode_header(std::span<const std::byte, wire::kHeaderSize>(at, at + 16));
+  if (!header) return std::move(header).error();
+  header_ = *header;
+  begin_ += wire::kHeaderSize;
+  return true;
+}
+
+Result<bool> FrameReceiver::hand_over_message(ConnectionHandler& handler) {
+  const wire::FrameHeader header = *header_;
+  header_.reset();
+  auto memory = handler.on_message(header, take_message(header.message_size));
+  if (!memory) return std::move(memory).error();
+  if (header.payload_size == 0) return true;
+  const uint64_t given = memory->shape.total().value;
+  gave_up_ = given == 0;
+  if (gave_up_) return true;
+  FOREBAY_ASSERT(given == header.payload_size,
+                 fmt::format("memory of {} bytes for a payload of {}", given, header.payload_size));
+  payload_.reset(std::move(*memory));
+  in_payload_ = true;
+  return true;
+}
+
+// The bytes in front of a message are its header, read already, so the message may slide over them
+// to where it is aligned.
+std::span<const std::byte> FrameReceiver::take_message(size_t size) {
+  std::byte* message = buffer_.get() + begin_;
+  const size_t off = begin_ % 8;
+  if (off != 0) {
+    std::memmove(message - off, message, size);
+    message -= off;
+  }
+  begin_ += size;
+  return {message, size};
+}
+
+}  // namespace forebay

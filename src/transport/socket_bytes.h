@@ -1,0 +1,13 @@
+// A connected, non-blocking stream socket as a ByteStream.
+#pragma once
+
+#include <memory>
+
+#include "transport/byte_stream.h"
+#include "transport/fd.h"
+
+namespace forebay {
+
+std::unique_ptr<ByteStream> make_socket_bytes(Fd socket);
+
+}  // namespace forebay

@@ -1,0 +1,119 @@
+// Connecting: one attempt is an object that owns itself through the calls under way, so that it
+// needs no transport behind it.
+#include <fmt/format.h>
+
+#include "transport/fd_watch.h"
+#include "transport/frame_connection.h"
+#include "transport/peer.h"
+#include "transport/socket_address.h"
+#include "transport/socket_bytes.h"
+#include "transport/socket_listener.h"
+#include "transport/socket_transport.h"
+
+namespace forebay {
+
+namespace {
+
+// A Unix socket whose backlog is full says EAGAIN at once and gives nothing to wait for.
+constexpr Duration kBacklogFullPause = std::chrono::milliseconds(2);
+
+class Attempt final : public FdUser, public std::enable_shared_from_this<Attempt> {
+ public:
+  Attempt(const Address& address, Loop& loop, const SocketOptions& options,
+          Transport::Connected done)
+      : address_(address), loop_(loop), options_(options), done_(std::move(done)) {}
+
+  void begin(Duration timeout) {
+    deadline_ = loop_.after(timeout, [self = shared_from_this()] {
+      self->fail(Error(ETIMEDOUT, self->address_.text() + ": no answer to a connect"));
+    });
+    try_connect();
+  }
+
+ private:
+  void try_connect();
+  void writable() override;
+  void connected(Fd socket);
+  void fail(Error why);
+  Error refused(int code) const;
+
+  const Address address_;
+  Loop& loop_;
+  const SocketOptions options_;
+  Transport::Connected done_;
+  Loop::TimerId deadline_ = 0;
+  Loop::TimerId retry_ = 0;
+  std::unique_ptr<FdWatch> watch_;
+};
+
+void Attempt::try_connect() {
+  auto where = to_socket_address(address_);
+  if (!where) return fail(std::move(where).error());
+  auto socket = make_socket(address_, where->family());
+  if (!socket) return fail(std::move(socket).error());
+  tune_socket(socket->get(), address_.kind, options_);
+  if (::connect(socket->get(), where->get(), where->size) == 0) {
+    return connected(std::move(*socket));
+  }
+  if (errno == EAGAIN && address_.kind == Address::Kind::unix_socket) {
+    retry_ = loop_.after(kBacklogFullPause, [self = shared_from_this()] { self->try_connect(); });
+  } else if (errno == EINPROGRESS) {
+    watch_ = std::make_unique<FdWatch>(loop_, std::move(*socket), *this);
+    watch_->await_writable();
+  } else {
+    fail(refused(errno));
+  }
+}
+
+void Attempt::writable() {
+  int code = 0;
+  socklen_t size = sizeof code;
+  if (::getsockopt(watch_->fd(), SOL_SOCKET, SO_ERROR, &code, &size) != 0) code = errno;
+  if (code != 0) return fail(refused(code));
+  connected(watch_->release());
+}
+
+void Attempt::connected(Fd socket) {
+  const auto keep = shared_from_this();
+  loop_.cancel(deadline_);
+  watch_.reset();
+  // The user database is not asked who serves a TCP port: a client has no use for it, and the
+  // answer may take long.
+  Peer peer;
+  if (address_.kind == Address::Kind::tcp) {
+    peer.where = address_.text();
+  } else {
+    peer = peer_of_unix_socket(socket.get());
+  }
+  done_(std::unique_ptr<Connection>(std::make_unique<FrameConnection>(
+      loop_, make_socket_bytes(std::move(socket)), std::move(peer))));
+}
+
+void Attempt::fail(Error why) {
+  const auto keep = shared_from_this();
+  loop_.cancel(deadline_);
+  loop_.cancel(retry_);
+  watch_.reset();
+  done_(std::move(why));
+}
+
+Error Attempt::refused(int code) const {
+  const bool nobody = code == ECONNREFUSED || code == ENOENT;
+  return Error(code, address_.text() + (nobody ? ": nobody listens there; is the server running?"
+                                               : ": cannot connect"));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Listener>> SocketTransport::listen(const Address& address, Loop& loop,
+                                                          Accept accept) {
+  return listen_on_socket(address, loop, options_, std::move(accept));
+}
+
+void SocketTransport::connect(const Address& address, Loop& loop, Duration timeout,
+                              Connected done) {
+  auto attempt = std::make_shared<Attempt>(address, loop, options_, std::move(done));
+  loop.post([attempt = std::move(attempt), timeout] { attempt->begin(timeout); });
+}
+
+}  // namespace forebay

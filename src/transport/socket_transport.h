@@ -1,0 +1,42 @@
+// SocketTransport: frames over TCP and Unix sockets, on loops that are AsioLoops.
+//
+// A small frame costs its sender one system call, tried inside send(), and its receiver three: the
+// reactor's wait, one receive and one epoll_ctl. Messages are received into a small buffer per
+// connection; payloads straight into the memory that the handler names. Frames that a handler sends
+// while it is being called go out together when it returns.
+//
+// The transport itself holds only options: connections, listeners and connects under way do not
+// need it any more and must be gone before their loop is. A loop destroyed first drops a connect
+// unrun.
+//
+// Listening: a Unix socket's stale file (left by a dead server) is replaced; one that somebody
+// listens on is EADDRINUSE. TCP listens on loopback addresses only, because what the kernel says
+// about a peer ends at the machine's edge: others are EPERM.
+#pragma once
+
+#include <sys/types.h>
+
+#include "transport/transport.h"
+
+namespace forebay {
+
+struct SocketOptions {
+  // Of a Unix socket's file. Everybody may connect: access is decided by the peer's credentials.
+  mode_t unix_mode = 0666;
+  // TCP: a peer whose machine or network died is noticed after about so long.
+  Duration tcp_dead_after = std::chrono::seconds(60);
+};
+
+class SocketTransport final : public Transport {
+ public:
+  explicit SocketTransport(SocketOptions options = {}) : options_(options) {}
+
+  Result<std::unique_ptr<Listener>> listen(const Address& address, Loop& loop,
+                                           Accept accept) override;
+  void connect(const Address& address, Loop& loop, Duration timeout, Connected done) override;
+
+ private:
+  SocketOptions options_;
+};
+
+}  // namespace forebay
