@@ -1,21 +1,25 @@
-// Server: serves exports (each one Store) to clients over connections (paper 1, sections II and III).
+// Server: serves exports (each one Store) to clients over connections (paper 1, sections II and
+// III).
 //
 // Threads: the lobby loop accepts, shakes hands and answers control requests ("status"), and never
-// calls a Store; each session then lives on one of the worker loops, for good. A Store may complete on
-// any thread; results are handed back to the session's loop.
+// calls a Store; each session then lives on one of the worker loops, for good. A Store may complete
+// on any thread; results are handed back to the session's loop.
 //
-// A write's life: session (frame, decode, check) -> flight (one request under way: list, reservation,
-// buffers, pulls, Store, reply) -> Store. Reservations of an export are shared by its sessions
-// (reserve.h).
+// A write's life: session (frame, decode, check) -> flight (one request under way: list,
+// reservation, buffers, pulls, Store, reply) -> Store. Reservations of an export are shared by its
+// sessions (reserve.h).
 //
 // Invariants:
-//  1. Every request is applied once: a slot remembers its last reply; a repeated request gets it again.
-//  2. A session outlives its connection by `grace`; flights keep reservations and buffers meanwhile.
-//     A client that resumes fences its old connection first.
-//  3. Every issued data flight owns at least one buffer, and takes further ones only if nobody waits.
+//  1. Every request is applied once: a slot remembers its last reply; a repeated request gets it
+//     again.
+//  2. A session outlives its connection by `grace`; flights keep reservations and buffers
+//     meanwhile. A client that resumes fences its old connection first.
+//  3. Every issued data flight owns at least one buffer, and takes further ones only if nobody
+//     waits.
 //  4. A client that owes us pulled data, or does not take what we send, is cut off after `stall`.
-//  5. A request older than `deadline` is answered ETIMEDOUT; its buffers and reservation stay held
-//     until the Store's call really ends.
+//  5. A request that makes no progress for `deadline` (plus `stall` and `grace` while it waits for
+//     its turn) is answered ETIMEDOUT; its buffers and reservation stay held until the Store's call
+//     really ends.
 //  6. The server never stops reading a socket: credits bound what a client may send.
 #pragma once
 
@@ -34,25 +38,25 @@ namespace forebay {
 
 struct ExportOptions {
   std::string name;
-  std::string what;                       // for people: "posix /scratch"
-  uint64_t pool = 64_MiB;                 // buffers for bulk data
-  uint64_t chunk = 1_MiB;                 // one buffer, one data frame, one call of the Store
-  unsigned in_flight = 4;                 // chunks of one request under way at most
+  std::string what;        // for people: "posix /scratch"
+  uint64_t pool = 64_MiB;  // buffers for bulk data
+  uint64_t chunk = 1_MiB;  // one buffer, one data frame, one call of the Store
+  unsigned in_flight = 4;  // chunks of one request under way at most
 };
 
 struct ServerOptions {
   std::string name = "forebayd";
-  uint64_t boot = 0;                      // this life of the server; 0: random
-  uint16_t slots = 64;                    // requests in flight of one session
-  unsigned sessions = 4096;               // at most
-  uint64_t eager_total = 16_MiB;          // all sessions together; later sessions get what is left
-  uint32_t eager_session = 256_KiB;       // of one session
-  uint32_t eager_max = 32_KiB;            // of one request
+  uint64_t boot = 0;                 // this life of the server; 0: random
+  uint16_t slots = 64;               // requests in flight of one session
+  unsigned sessions = 4096;          // at most
+  uint64_t eager_total = 16_MiB;     // all sessions together; later sessions get what is left
+  uint32_t eager_session = 256_KiB;  // of one session
+  uint32_t eager_max = 32_KiB;       // of one request
   Duration handshake = std::chrono::seconds(10);
   Duration grace = std::chrono::seconds(30);
   Duration stall = std::chrono::seconds(30);
   Duration deadline = std::chrono::seconds(60);
-  bool only_this_user = true;             // run by a user: refuse other peers at hello
+  bool only_this_user = true;  // run by a user: refuse other peers at hello
 };
 
 class Server {
@@ -74,8 +78,8 @@ class Server {
   // Runs when a control request asks the server to stop; set before the first accept.
   void on_stop_request(Callback<void()> callback);
 
-  // A JSON object: name, pid, uptime, exports with counters, sessions by host, user, program and job.
-  // On the lobby loop.
+  // A JSON object: name, pid, uptime, exports with counters, sessions by host, user, program and
+  // job. On the lobby loop.
   std::string status() const;
 
  private:

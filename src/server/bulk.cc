@@ -1,0 +1,133 @@
+#include "server/bulk.h"
+
+#include <algorithm>
+
+#include "server/session.h"
+
+namespace forebay::server {
+namespace {
+
+// Pieces of one chunk: 128 KiB of list at most beside its buffer.
+constexpr size_t kMaxPieces = 8192;
+
+}  // namespace
+
+BulkFlight::BulkFlight(std::shared_ptr<Session> session, wire::RequestMessage message)
+    : Flight(std::move(session), std::move(message)) {}
+
+void BulkFlight::start_stream() {
+  if (chunks_.empty()) chunks_ = std::vector<Chunk>(exported().options.in_flight);
+  cursor_.emplace(request_.file);
+}
+
+void BulkFlight::advance() {
+  again_ = true;
+  if (advancing_) return;
+  const auto alive = shared_from_this();
+  advancing_ = true;
+  while (again_ && !answered()) {
+    again_ = false;
+    step();
+  }
+  advancing_ = false;
+}
+
+unsigned BulkFlight::count(State state) const {
+  return static_cast<unsigned>(
+      std::ranges::count_if(chunks_, [&](const Chunk& c) { return c.state == state; }));
+}
+
+bool BulkFlight::waits_for_client() const {
+  return Flight::waits_for_client() || count(State::pulled) > 0 || count(State::sending) > 0;
+}
+
+unsigned BulkFlight::owned() const {
+  return static_cast<unsigned>(std::ranges::count_if(
+      chunks_, [](const Chunk& c) { return c.state != State::idle || c.buffer; }));
+}
+
+BulkFlight::Chunk* BulkFlight::ready_chunk() {
+  Chunk* bare = nullptr;
+  for (Chunk& chunk : chunks_) {
+    if (chunk.state != State::idle) continue;
+    if (chunk.buffer) return &chunk;
+    bare = &chunk;
+  }
+  if (!bare || ordered_) return nullptr;
+  bare->buffer = exported().pool.try_take();
+  if (bare->buffer) return bare;
+  if (owned() == 0) order_buffer();
+  return nullptr;
+}
+
+void BulkFlight::order_buffer() {
+  ordered_ = true;
+  ticket_ = exported().pool.take([me = self<BulkFlight>()](Buffer buffer) {
+    me->loop().post([me, held = std::move(buffer)]() mutable { me->got_buffer(std::move(held)); });
+  });
+}
+
+void BulkFlight::got_buffer(Buffer buffer) {
+  ordered_ = false;
+  if (answered()) return;
+  touch();
+  Chunk& chunk = *std::ranges::find(chunks_, State::idle, &Chunk::state);
+  chunk.buffer = std::move(buffer);
+  advance();
+}
+
+void BulkFlight::assign(Chunk& chunk) {
+  const uint64_t room = chunk.buffer.bytes().size();
+  std::vector<Extent> pieces;
+  chunk.position = issued();
+  chunk.error.reset();
+  while (!cursor_->done() && issued() - chunk.position < room && pieces.size() < kMaxPieces) {
+    pieces.push_back(cursor_->take(Length(room - (issued() - chunk.position))));
+  }
+  chunk.length = static_cast<uint32_t>(issued() - chunk.position);
+  Result<Extents> file = Extents::make(std::move(pieces));
+  FOREBAY_ASSERT(file.has_value());  // parts of a valid Extents
+  chunk.file = std::move(*file);
+}
+
+Request BulkFlight::part_of_request(Chunk& chunk) const {
+  Request part;
+  part.op = op;
+  part.flags = request_.flags;
+  part.caller = request_.caller;
+  part.handle = request_.handle;
+  part.right = request_.right;
+  part.file = std::move(chunk.file);
+  part.memory = Memory::of(chunk.buffer.bytes().first(chunk.length));
+  part.stop = request_.stop;
+  return part;
+}
+
+void BulkFlight::idle(Chunk& chunk, bool more) {
+  chunk.state = State::idle;
+  // Given back and asked for again, the buffer goes to whoever waits longest.
+  if (!more || owned() > 1) chunk.buffer.release();
+}
+
+void BulkFlight::keep(unsigned call, Result<Reply> result) {
+  Chunk& chunk = chunks_[call];
+  if (result) {
+    chunk.count = result->count;
+  } else {
+    chunk.error = std::move(result).error();
+  }
+}
+
+void BulkFlight::late(unsigned call) {
+  chunks_[call].state = State::idle;
+  chunks_[call].buffer.release();
+}
+
+void BulkFlight::let_go() {
+  if (ordered_ && ticket_) exported().pool.forget(ticket_);
+  for (Chunk& chunk : chunks_) {
+    if (chunk.state != State::storing) chunk.buffer.release();
+  }
+}
+
+}  // namespace forebay::server

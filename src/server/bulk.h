@@ -1,0 +1,142 @@
+// Bulk data, directed by the server: WriteFlight pulls a request's stream from the client,
+// ReadFlight pushes it, chunk by chunk through buffers of the export's pool (paper 1, section
+// III.A: the parallel pipeline, which is out of order; a chunk is received while others are
+// written).
+//
+// Unlike the paper's, chunks are bounded in pieces as well as in bytes, and a flight is bounded in
+// chunks, so that memory is the pool and a small part of it for the lists of pieces.
+//
+// Invariants:
+//  1. A flight that has begun to move data owns at least one buffer until all of its stream is
+//     issued; it takes further ones, up to `in_flight`, only if nobody waits for one.
+//  2. The file side is walked once, in the order of issue: a list of a million pieces stays linear.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "server/flight.h"
+
+namespace forebay::server {
+
+class BulkFlight : public Flight {
+ public:
+  bool waits_for_client() const override;
+
+ protected:
+  BulkFlight(std::shared_ptr<Session> session, wire::RequestMessage message);
+
+  enum class State : uint8_t {
+    idle,
+    pulled,   // asked of the client; its buffer is where the data lands
+    landed,   // waits for a chunk before it to be stored
+    storing,  // with the Store
+    sending,  // on its way to the client; `sent` holds the buffer
+  };
+  struct Chunk {
+    State state = State::idle;
+    uint32_t length = 0;
+    uint64_t position = 0;  // in the stream
+    Buffer buffer;
+    Extents file;
+    uint64_t count = 0;  // of the Store's reply
+    std::optional<Error> error;
+  };
+
+  // Runs step() until nothing more changes. Whatever completes inside step() (a Store that
+  // completes inline, a send that is taken at once) comes back here and only leaves a mark, so that
+  // a request of any size runs in bounded stack.
+  void advance();
+  virtual void step() = 0;
+
+  void start_stream();  // (again) from its start
+  bool all_issued() const { return cursor_->done(); }
+  uint64_t issued() const { return cursor_->position().value; }
+  // An idle chunk with a buffer, or null: then a buffer is on order, or in_flight are under way.
+  Chunk* ready_chunk();
+  // Gives the chunk the next part of the stream, and walks past it.
+  void assign(Chunk& chunk);
+  Request part_of_request(Chunk& chunk) const;
+  // The chunk is through. Its buffer goes back if it is not the only one, or not needed.
+  void idle(Chunk& chunk, bool more);
+  unsigned count(State state) const;
+  unsigned index_of(const Chunk& chunk) const {
+    return static_cast<unsigned>(&chunk - chunks_.data());
+  }
+
+  void keep(unsigned call, Result<Reply> result) override;
+  void late(unsigned call) override;
+  void let_go() override;
+
+  std::vector<Chunk> chunks_;  // as many as in_flight, from begin() on; never resized
+  std::optional<Error> error_;
+
+ private:
+  unsigned owned() const;
+  void order_buffer();
+  void got_buffer(Buffer buffer);
+
+  std::optional<ExtentCursor> cursor_;
+  bool ordered_ = false;
+  uint64_t ticket_ = 0;
+  bool advancing_ = false, again_ = false;
+};
+
+class WriteFlight final : public BulkFlight {
+ public:
+  WriteFlight(std::shared_ptr<Session> session, wire::RequestMessage message)
+      : BulkFlight(std::move(session), std::move(message)) {}
+
+  void detached() override;
+  void attached() override;
+
+ private:
+  void begin() override;
+  void step() override;
+  void done(unsigned call) override;
+  void fail(Error error) override;
+  Memory stream_landing(const wire::Pull& pull) override;
+  void stream_landed(const wire::Pull& pull) override;
+  uint64_t written() const override;
+  Chunk* pulled_at(uint64_t position);
+  void ask(Chunk& chunk);
+  void store(Chunk& chunk);
+  void store_next();
+  void drop_landed();
+  void lose(const Chunk& chunk, uint64_t landed);
+
+  // A stream that does not simply rise through the file may write a byte twice, and the later one
+  // counts: then chunks are stored one after the other.
+  bool in_order_ = false;
+  uint64_t lost_at_ = std::numeric_limits<uint64_t>::max();  // first byte known not to be written
+};
+
+// A read is short at the end of file: its count is the place in the stream of the first byte that
+// is not there, also for a list whose later pieces could be read.
+class ReadFlight final : public BulkFlight {
+ public:
+  ReadFlight(std::shared_ptr<Session> session, wire::RequestMessage message)
+      : BulkFlight(std::move(session), std::move(message)) {}
+
+  void detached() override;
+  void repeated() override;  // pushes again, from the start; the reservation was held meanwhile
+  bool waits_for_client() const override { return !pushing_ || BulkFlight::waits_for_client(); }
+
+ private:
+  void begin() override;
+  void step() override;
+  void done(unsigned call) override;
+  void fail(Error error) override;
+  void push(Chunk& chunk);
+  void keep_no_buffers();
+  void sent(unsigned chunk, uint32_t round, Buffer buffer, bool taken);
+  bool over() const;
+
+  bool pushing_ = true;
+  uint32_t round_ = 0;             // one more with each start from the beginning
+  std::vector<uint32_t> read_in_;  // the round in which a chunk was given to the Store
+  uint64_t end_ = std::numeric_limits<uint64_t>::max();  // first byte of the stream not there
+};
+
+}  // namespace forebay::server

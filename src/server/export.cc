@@ -1,0 +1,45 @@
+#include "server/export.h"
+
+#include <fmt/format.h>
+
+#include "wire/frame.h"
+
+namespace forebay::server {
+namespace {
+
+Counter& counter(CounterSet& counters, const ExportOptions& options, std::string_view what) {
+  return counters.get(fmt::format("export.{}.{}", options.name, what));
+}
+
+}  // namespace
+
+Export::Export(ExportOptions o, Handle r, std::unique_ptr<Store> store, CounterSet& counters)
+    : options(std::move(o)),
+      root(std::move(r)),
+      pool(options.pool, options.chunk),
+      errors(counter(counters, options, "errors")),
+      bytes_in(counter(counters, options, "bytes_in")),
+      bytes_out(counter(counters, options, "bytes_out")),
+      flights(counter(counters, options, "flights")),
+      store_(std::move(store)) {
+  for (int i = 0; i < kOpCount; ++i) {
+    ops[i] = &counter(counters, options, fmt::format("op.{}", op_info(static_cast<Op>(i)).name));
+  }
+}
+
+Result<std::shared_ptr<Export>> Export::make(ExportOptions options, std::unique_ptr<Store> store,
+                                             CounterSet& counters) {
+  if (options.name.empty()) return Error(EINVAL, "an export needs a name");
+  if (options.chunk < 4_KiB || options.chunk > wire::kMaxPayload) {
+    return Error(EINVAL, fmt::format("export '{}': chunk is {}, must be 4 KiB to {} MiB",
+                                     options.name, options.chunk, wire::kMaxPayload >> 20));
+  }
+  if (options.in_flight == 0) {
+    return Error(EINVAL, fmt::format("export '{}': in_flight must be at least 1", options.name));
+  }
+  Result<Handle> root = store->root();
+  if (!root) return std::move(root).error().at(fmt::format("export '{}'", options.name));
+  return std::make_shared<Export>(std::move(options), std::move(*root), std::move(store), counters);
+}
+
+}  // namespace forebay::server

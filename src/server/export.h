@@ -1,0 +1,53 @@
+// Export: a Store as a server serves it: with the buffers through which its bulk data moves, the
+// reservations of its files and its counters.
+//
+// Owned jointly by the server, its sessions and every call that a Store has not answered, because
+// buffers and reservations must be there to be given back. The Store itself is owned by the server
+// alone (drop_store), so that it is never destroyed by one of its own completions.
+//
+// Threads: any, for what is reached through it.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "core/buffer_pool.h"
+#include "core/counters.h"
+#include "core/op.h"
+#include "server/reserve.h"
+#include "server/server.h"
+#include "store/store.h"
+
+namespace forebay::server {
+
+class Export {
+ public:
+  // Asks the store for its root: blocking, so before the loops run.
+  static Result<std::shared_ptr<Export>> make(ExportOptions options, std::unique_ptr<Store> store,
+                                              CounterSet& counters);
+
+  const ExportOptions options;
+  const Handle root;
+  BufferPool pool;
+  ReservationTable reservations;
+
+  Store& store() const {
+    FOREBAY_ASSERT(store_ != nullptr);
+    return *store_;
+  }
+  void drop_store() { store_.reset(); }  // waits for its calls
+
+  // What `status` shows.
+  std::array<Counter*, kOpCount> ops;
+  Counter& errors;
+  Counter& bytes_in;
+  Counter& bytes_out;
+  Counter& flights;  // now
+
+  Export(ExportOptions options, Handle root, std::unique_ptr<Store> store, CounterSet& counters);
+
+ private:
+  std::unique_ptr<Store> store_;
+};
+
+}  // namespace forebay::server

@@ -1,0 +1,267 @@
+#include "server/flight.h"
+
+#include <fmt/format.h>
+
+#include "server/bulk.h"
+#include "server/session.h"
+
+namespace forebay::server {
+namespace {
+
+bool is_data(Op op) {
+  return op == Op::read || op == Op::write;
+}
+
+// Calls that may take long are worth a token with which to take them back; for the others it would
+// be an allocation per request.
+bool may_take_long(Op op) {
+  return op_info(op).kind == OpKind::data || op == Op::commit;
+}
+
+}  // namespace
+
+std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session, wire::RequestMessage message,
+                                     SmallData eager) {
+  const bool bulk_write = message.request.op == Op::write && !message.eager && message.total > 0;
+  const bool bulk_read =
+      message.request.op == Op::read && message.total > session->options().eager_max;
+  if (bulk_write) return std::make_shared<WriteFlight>(std::move(session), std::move(message));
+  if (bulk_read) return std::make_shared<ReadFlight>(std::move(session), std::move(message));
+  return std::make_shared<CallFlight>(std::move(session), std::move(message), std::move(eager));
+}
+
+Flight::Flight(std::shared_ptr<Session> session, wire::RequestMessage message)
+    : id(message.id),
+      op(message.request.op),
+      session_(std::move(session)),
+      request_(std::move(message.request)),
+      total_(message.total) {
+  if (may_take_long(op)) {
+    stop_ = std::stop_source();
+    request_.stop = stop_.get_token();
+  }
+  if (message.list_blocks > 0) {
+    list_ = std::make_unique<ListPull>(ListPull::Announced{
+        message.list_blocks, message.list_bounds, std::move(message.list_loops), Length(total_)});
+  }
+}
+
+Export& Flight::exported() const {
+  return session_->exported();
+}
+Loop& Flight::loop() const {
+  return session_->loop();
+}
+void Flight::touch() {
+  progress_ = loop().now();
+}
+
+void Flight::start() {
+  touch();
+  if (reserve()) granted();
+}
+
+// What a request must have for itself. A truncation takes everything beyond the new size.
+Result<Extents> Flight::wanted() const {
+  if (list_) return list_->reserved();
+  if (is_data(op)) return request_.file;
+  if (op == Op::resize) {
+    return Extents::make({{Offset(request_.length.value),
+                           Length(kMaxOffset - std::min(kMaxOffset, request_.length.value))}});
+  }
+  if (op == Op::fallocate) return Extents::make({{request_.offset, request_.length}});
+  return Extents();
+}
+
+// True if the request may go on at once.
+bool Flight::reserve() {
+  if (!is_data(op) && op != Op::resize && op != Op::fallocate) return true;
+  Result<Extents> extents = wanted();
+  if (!extents) return fail(std::move(extents).error()), false;
+  if (extents->empty()) return true;
+  const auto mode = op == Op::read ? ReservationTable::Mode::read : ReservationTable::Mode::write;
+  return exported().reservations.add(reservation_, request_.handle, mode, std::move(*extents),
+                                     loop(), [self = shared_from_this()] { self->granted(); });
+}
+
+void Flight::granted() {
+  if (answered_) return;
+  touch();
+  if (list_) {
+    charge_list();
+  } else {
+    begin();
+  }
+}
+
+// Only now, and not while it waits for its reservation: a charge that waits for a reservation whose
+// owner waits for a charge would never end.
+void Flight::charge_list() {
+  charge_ticket_ = exported().pool.charge(
+      list_->bytes(), [self = shared_from_this()](BufferPool::Charge charge) {
+        self->loop().post(
+            [self, held = std::move(charge)]() mutable { self->charged(std::move(held)); });
+      });
+}
+
+void Flight::charged(BufferPool::Charge charge) {
+  charge_ticket_ = 0;
+  if (answered_) return;
+  touch();
+  charge_.emplace(std::move(charge));
+  list_->allocate();
+  pull_list();
+}
+
+void Flight::pull_list() {
+  if (!list_->complete()) {
+    list_asked_ = session_->connected();
+    const auto piece = list_->next(exported().options.chunk);
+    if (list_asked_) {
+      session_->pull(shared_from_this(), wire::Part::list, piece.position, piece.length);
+    }
+    return;
+  }
+  Result<Extents> extents = list_->take();
+  list_.reset();
+  if (!extents) return fail(std::move(extents).error());
+  request_.file = std::move(*extents);
+  begin();
+}
+
+void Flight::attached() {
+  if (charge_ && list_ && !list_asked_ && !answered_) pull_list();
+}
+
+Memory Flight::landing(const wire::Pull& pull) {
+  if (answered_) return {};
+  if (pull.part == wire::Part::stream) return stream_landing(pull);
+  return list_ ? list_->landing({pull.position, pull.length}) : Memory{};
+}
+
+void Flight::landed(const wire::Pull& pull) {
+  if (answered_) return;
+  touch();
+  if (pull.part == wire::Part::stream) return stream_landed(pull);
+  if (!list_) return;
+  list_asked_ = false;
+  list_->landed({pull.position, pull.length});
+  pull_list();
+}
+
+void Flight::submit(Request request, unsigned call) {
+  begun_ = true;
+  ++busy_;
+  exported().store().submit(std::move(request),
+                            [self = shared_from_this(), call](Result<Reply> result) {
+                              self->completed(call, std::move(result));
+                            });
+}
+
+// On the Store's thread, which may be ours.
+void Flight::completed(unsigned call, Result<Reply> result) {
+  keep(call, std::move(result));
+  if (loop().on_loop()) return settle(call);
+  loop().post([self = shared_from_this(), call] { self->settle(call); });
+}
+
+void Flight::settle(unsigned call) {
+  const auto alive = shared_from_this();
+  --busy_;
+  touch();
+  if (!answered_) return done(call);
+  late(call);
+  if (busy_ == 0) {
+    release();
+    session_->retired(*this);
+  }
+}
+
+void Flight::answer(Result<Reply> result, SmallData data) {
+  FOREBAY_ASSERT(!answered_);
+  const auto alive = shared_from_this();
+  answered_ = true;
+  if (charge_ticket_) exported().pool.forget(charge_ticket_);
+  let_go();
+  if (busy_ == 0) release();
+  session_->answer(*this, std::move(result), std::move(data));
+}
+
+void Flight::release() {
+  reservation_.release();
+  list_.reset();
+  charge_.reset();
+  request_.file = Extents();
+}
+
+void Flight::cancel() {
+  stop_.request_stop();
+  if (!answered_) fail(Error(ECANCELED, "cancelled by the client"));
+}
+
+void Flight::time_out() {
+  const std::string text = fmt::format("{}: the back end of export '{}' did not answer in time",
+                                       op_info(op).name, exported().options.name);
+  stop_.request_stop();
+  Error error(ETIMEDOUT, text);
+  if (busy_ > 0 && op_info(op).changes) error = std::move(error).with_unknown_outcome();
+  answer(std::move(error).with_done(written()));
+}
+
+void Flight::abort() {
+  if (answered_) return;
+  const auto alive = shared_from_this();
+  stop_.request_stop();
+  answered_ = true;
+  if (charge_ticket_) exported().pool.forget(charge_ticket_);
+  let_go();
+  if (busy_ == 0) release();
+  session_->aborted(*this);
+}
+
+CallFlight::CallFlight(std::shared_ptr<Session> session, wire::RequestMessage message,
+                       SmallData data)
+    : Flight(std::move(session), std::move(message)), data_(std::move(data)) {
+  eager_bytes = data_.size;
+}
+
+void CallFlight::begin() {
+  if (op == Op::read) {
+    data_ = {std::make_unique_for_overwrite<std::byte[]>(total_), static_cast<uint32_t>(total_)};
+  }
+  if (is_data(op)) request_.memory = Memory::of(data_.span());
+  if (session_->must_note(request_)) {
+    caller_ = request_.caller;
+    handle_ = request_.handle;
+    right_ = request_.right;
+  }
+  submit(std::move(request_), 0);
+}
+
+void CallFlight::keep(unsigned, Result<Reply> result) {
+  result_.emplace(std::move(result));
+}
+
+void CallFlight::done(unsigned) {
+  Result<Reply> result = std::move(*result_);
+  if (result && caller_) session_->note(op, {caller_, std::move(handle_)}, right_, *result);
+  if (op != Op::read || !result) return answer(std::move(result));
+  FOREBAY_ASSERT(result->count <= data_.size);
+  data_.size = static_cast<uint32_t>(result->count);
+  answer(std::move(result), std::move(data_));
+}
+
+// An open that succeeds after its client was told otherwise: nobody else will close it.
+void CallFlight::late(unsigned) {
+  if (*result_ && (op == Op::open || op == Op::create) && !(**result_).right.empty()) {
+    session_->close_right({caller_, op == Op::open ? handle_ : (**result_).handle},
+                          (**result_).right);
+  }
+}
+
+// A call that is out answers by itself.
+void CallFlight::fail(Error error) {
+  if (busy() == 0) answer(std::move(error));
+}
+
+}  // namespace forebay::server

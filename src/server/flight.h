@@ -1,0 +1,149 @@
+// Flight: one request under way, from its arrival to its reply: a small state machine (paper 1,
+// section IV, ends where we begin: "a series of state machines with many smaller units of work").
+//
+//   reserve -> [charge and pull the extent list] -> begin -> Store calls -> answer
+//
+// Kinds: CallFlight is one call of the Store (everything but bulk data, eager writes and small
+// reads included); WriteFlight and ReadFlight (bulk.h) move bulk data in chunks.
+//
+// Owned by its session's slot, and by every Store call, wait or send that will come back to it.
+// Threads: the session's loop; only completed() may be called by a Store's thread.
+//
+// Invariants:
+//  1. A flight is answered at most once. What it holds (reservation, list, buffers) is released
+//     before the answer, or, if it is answered while a Store call is out (timed out, aborted), when
+//     the last such call has ended.
+//  2. A flight that is not spoken (its connection was lost and the client has not asked again)
+//     sends no reply: the slot remembers it for the repeated request.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <stop_token>
+
+#include "core/buffer_pool.h"
+#include "core/clock.h"
+#include "core/op.h"
+#include "server/export.h"
+#include "server/list_pull.h"
+#include "server/reserve.h"
+#include "wire/codec.h"
+
+namespace forebay::server {
+
+class Session;
+
+// The stream of an eager write, or of a small read. On the heap: bounded by the session's credits.
+struct SmallData {
+  std::unique_ptr<std::byte[]> bytes;
+  uint32_t size = 0;
+  std::span<std::byte> span() const { return {bytes.get(), size}; }
+};
+
+class Flight : public std::enable_shared_from_this<Flight> {
+ public:
+  // `eager` is the payload of an eager write. The request is checked; its caller is set.
+  static std::shared_ptr<Flight> make(std::shared_ptr<Session> session,
+                                      wire::RequestMessage message, SmallData eager);
+  virtual ~Flight() = default;
+  Flight(const Flight&) = delete;
+
+  const wire::RequestId id;
+  const Op op;
+  bool spoken = true;        // invariant 2; the session's to change
+  uint32_t eager_bytes = 0;  // credit that it holds
+
+  void start();
+
+  // ---- What its session tells it. ----
+  // Where a pulled part goes; an empty Memory if it is not wanted any more.
+  Memory landing(const wire::Pull& pull);
+  void landed(const wire::Pull& pull);
+  virtual void detached() { list_asked_ = false; }
+  virtual void attached();    // pulls again what was asked for and has not come
+  virtual void repeated() {}  // the client asks again, after a resume
+  void cancel();              // the client has lost interest
+  void time_out();            // answers ETIMEDOUT
+  void abort();               // never answers: the session ends, or the server stops
+
+  bool begun() const { return begun_; }
+  bool answered() const { return answered_; }
+  unsigned busy() const { return busy_; }  // Store calls out
+  Time progress() const { return progress_; }
+  // Does it wait for the client, so that `stall` and `grace` rule and not `deadline`?
+  virtual bool waits_for_client() const { return list_ && charge_; }
+
+ protected:
+  Flight(std::shared_ptr<Session> session, wire::RequestMessage message);
+
+  // ---- What a kind does. All on the loop, except keep(). ----
+  virtual void begin() = 0;  // reserved, list complete: request_.file is the whole truth
+  // A Store call has ended. keep() runs on the Store's thread and puts the result where nobody
+  // else looks; done() handles it on the loop, unless the flight is answered: then late().
+  virtual void keep(unsigned call, Result<Reply> result) = 0;
+  virtual void done(unsigned call) = 0;
+  virtual void late(unsigned) {}
+  virtual void fail(Error error) = 0;  // stop as soon as possible and answer this
+  virtual void let_go() {}             // release what it holds or waits for, but not of calls out
+  virtual uint64_t written() const { return 0; }  // for an error's done()
+  virtual Memory stream_landing(const wire::Pull&) { return {}; }
+  virtual void stream_landed(const wire::Pull&) {}
+
+  void submit(Request request, unsigned call);
+  void answer(Result<Reply> result, SmallData data = {});
+  void touch();
+  Export& exported() const;
+  Loop& loop() const;
+  template <class Self>
+  std::shared_ptr<Self> self() {
+    return std::static_pointer_cast<Self>(shared_from_this());
+  }
+
+  const std::shared_ptr<Session> session_;
+  Request request_;
+  const uint64_t total_;
+  std::stop_source stop_{std::nostopstate};
+
+ private:
+  bool reserve();
+  Result<Extents> wanted() const;
+  void granted();
+  void charge_list();
+  void charged(BufferPool::Charge charge);
+  void pull_list();
+  void completed(unsigned call, Result<Reply> result);
+  void settle(unsigned call);
+  void release();
+
+  Reservation reservation_;
+  std::unique_ptr<ListPull> list_;
+  std::optional<BufferPool::Charge> charge_;
+  uint64_t charge_ticket_ = 0;
+  bool list_asked_ = false;
+  bool begun_ = false;
+  bool answered_ = false;
+  unsigned busy_ = 0;
+  Time progress_;
+};
+
+// One call of the Store.
+class CallFlight final : public Flight {
+ public:
+  CallFlight(std::shared_ptr<Session> session, wire::RequestMessage message, SmallData data);
+
+ private:
+  void begin() override;
+  void keep(unsigned call, Result<Reply> result) override;
+  void done(unsigned call) override;
+  void late(unsigned call) override;
+  void fail(Error error) override;
+
+  SmallData data_;
+  // What the session's list of rights needs; the request itself moves into the Store.
+  CallerRef caller_;
+  Handle handle_;
+  Right right_;
+  std::optional<Result<Reply>> result_;
+};
+
+}  // namespace forebay::server

@@ -1,0 +1,288 @@
+#include "server/lobby.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/log.h"
+#include "server/guest.h"
+#include "server/status.h"
+
+namespace forebay::server {
+namespace {
+
+constexpr size_t kKeyBytes = 16;
+constexpr size_t kMaxGuests = 4096;  // connections without a session; more are closed unheard
+
+std::string random_bytes(size_t n) {
+  std::string out(n, '\0');
+  const ssize_t got = ::getrandom(out.data(), n, 0);
+  FOREBAY_ASSERT(got == static_cast<ssize_t>(n), "getrandom");
+  return out;
+}
+
+uint64_t random_boot() {
+  uint64_t boot = 0;
+  while (boot == 0) std::memcpy(&boot, random_bytes(sizeof boot).data(), sizeof boot);
+  return boot;
+}
+
+// In a time that does not tell how much of it was right.
+bool same_key(const std::string& a, const std::string& b) {
+  if (a.size() != b.size()) return false;
+  unsigned char differs = 0;
+  for (size_t i = 0; i < a.size(); ++i) differs |= static_cast<unsigned char>(a[i] ^ b[i]);
+  return differs == 0;
+}
+
+CallerRef with_job(const CallerRef& caller, const std::string& job) {
+  Caller copy = *caller;
+  copy.job = job;
+  return std::make_shared<const Caller>(std::move(copy));
+}
+
+}  // namespace
+
+Lobby::Lobby(ServerOptions options, Loop& loop, std::vector<Loop*> workers, CounterSet& counters)
+    : options_(std::make_shared<const ServerOptions>(std::move(options))),
+      boot_(options_->boot ? options_->boot : random_boot()),
+      loop_(loop),
+      workers_(std::move(workers)),
+      counters_(counters),
+      started_(loop.now()),
+      eager_left_(options_->eager_total) {
+  FOREBAY_ASSERT(!workers_.empty());
+  FOREBAY_ASSERT(options_->slots > 0);
+}
+
+Lobby::~Lobby() {
+  guests_.clear();
+  for (auto& [id, record] : sessions_) record.session->drop();
+  sessions_.clear();
+  for (const auto& exported : exports_) exported->drop_store();
+}
+
+Result<void> Lobby::add_export(ExportOptions options, std::unique_ptr<Store> store) {
+  if (find_export(options.name) && !options.name.empty()) {
+    return Error(EEXIST, fmt::format("two exports are named '{}'", options.name));
+  }
+  auto made = Export::make(std::move(options), std::move(store), counters_);
+  if (!made) return std::move(made).error();
+  exports_.push_back(std::move(*made));
+  return {};
+}
+
+void Lobby::accept(std::unique_ptr<Connection> connection) {
+  if (guests_.size() >= kMaxGuests) {
+    log::warn("{}: closed: too many connections without a session", connection->peer().where);
+    return;
+  }
+  receive(std::move(connection));
+}
+
+Lobby::Guest& Lobby::receive(std::unique_ptr<Connection> connection) {
+  const uint64_t number = next_guest_++;
+  auto guest = std::make_unique<Guest>(*this, number, std::move(connection));
+  Guest& here = *guests_.emplace(number, std::move(guest)).first->second;
+  here.start();
+  return here;
+}
+
+void Lobby::leave_guests(uint64_t number, wire::Hello hello) {
+  const auto found = guests_.find(number);
+  if (found == guests_.end()) return;  // it has hung up
+  Guest& guest = *found->second;
+  bool resumed = false;
+  const Result<uint64_t> id = find_or_make(guest.peer(), hello, resumed);
+  if (!id) return guest.refuse(id.error());
+  auto connection = guest.take();
+  guests_.erase(found);
+  seat(std::move(connection), *id, resumed, std::move(hello));
+}
+
+// ---- Handshake ----
+
+Result<void> Lobby::welcome_peer(const Peer& peer, const wire::Hello& hello) const {
+  if (auto version = wire::negotiate(hello); !version) return std::move(version).error();
+  if (stopping_) return Error(ESHUTDOWN, fmt::format("{} is stopping", options_->name));
+  if (!hello.auth_method.empty()) {
+    return Error(EPROTONOSUPPORT,
+                 fmt::format("authentication '{}' is not known to this server", hello.auth_method));
+  }
+  if (!peer.caller) {
+    return Error(EACCES, fmt::format("the kernel does not say who is at {}", peer.where));
+  }
+  const uint32_t own = ::geteuid();
+  const bool control = hello.purpose == wire::Hello::Purpose::control;
+  const bool welcome = peer.caller->uid == own || (control && peer.caller->uid == 0);
+  if (options_->only_this_user && !welcome) {
+    return Error(EACCES, fmt::format("this server is run by user {} and serves no other; you are "
+                                     "user {}",
+                                     own, peer.caller->uid));
+  }
+  return {};
+}
+
+Result<std::shared_ptr<Export>> Lobby::find_export(const std::string& name) const {
+  for (const auto& exported : exports_) {
+    if (exported->options.name == name || (name.empty() && exports_.size() == 1)) return exported;
+  }
+  std::string known;
+  for (const auto& exported : exports_) known += fmt::format(" '{}'", exported->options.name);
+  return Error(ENOENT, fmt::format("no export is named '{}'; there is{}", name,
+                                   known.empty() ? " none" : known));
+}
+
+bool Lobby::may_resume(const Record& record, const Peer& peer, const wire::Hello& hello) const {
+  return record.resumable && same_key(record.key, hello.session_key) &&
+         record.caller->same_identity(*peer.caller) &&
+         (hello.export_name.empty() || record.info->export_name == hello.export_name);
+}
+
+Result<uint64_t> Lobby::find_or_make(const Peer& peer, const wire::Hello& hello, bool& resumed) {
+  if (stopping_) return Error(ESHUTDOWN, fmt::format("{} is stopping", options_->name));
+  const auto found = sessions_.find(hello.session);
+  resumed = found != sessions_.end() && may_resume(found->second, peer, hello);
+  if (resumed) return hello.session;
+  auto version = wire::negotiate(hello);
+  if (!version) return std::move(version).error();
+  return make_session(peer, hello, *version);
+}
+
+Result<uint64_t> Lobby::make_session(const Peer& peer, const wire::Hello& hello, uint16_t version) {
+  auto exported = find_export(hello.export_name);
+  if (!exported) return std::move(exported).error();
+  if (sessions_.size() >= options_->sessions) {
+    return Error(EUSERS, fmt::format("{} serves {} sessions, and no more", options_->name,
+                                     sessions_.size()));
+  }
+  const uint64_t id = next_session_++;
+  Record record;
+  record.caller = with_job(peer.caller, hello.job);
+  record.key = random_bytes(kKeyBytes);
+  record.eager = static_cast<uint32_t>(std::min<uint64_t>(options_->eager_session, eager_left_));
+  eager_left_ -= record.eager;
+  record.info = std::make_shared<SessionInfo>();
+  record.info->id = id;
+  record.info->export_name = (*exported)->options.name;
+  record.info->host = hello.host;
+  record.info->program = hello.program;
+  record.info->job = hello.job;
+  record.info->pid = hello.pid;
+  record.info->uid = peer.caller->uid;
+
+  wire::Welcome welcome;
+  welcome.version = version;
+  welcome.boot = boot_;
+  welcome.session = id;
+  welcome.session_key = record.key;
+  welcome.root = (*exported)->root;
+  welcome.slots = options_->slots;
+  welcome.eager_bytes = record.eager;
+  welcome.eager_max = options_->eager_max;
+  welcome.chunk = static_cast<uint32_t>((*exported)->options.chunk);
+  welcome.max_list_bytes = (*exported)->pool.max_charge();
+  welcome.grace_ms = static_cast<uint32_t>(options_->grace / std::chrono::milliseconds(1));
+
+  Loop& worker = *workers_[next_worker_++ % workers_.size()];
+  auto tell = [weak = weak_from_this(), &lobby = loop_, id](Session::Parts::News news) {
+    lobby.post([weak, id, news] {
+      if (const auto self = weak.lock()) self->hear(id, news);
+    });
+  };
+  record.session =
+      std::make_shared<Session>(Session::Parts{options_, *exported, worker, record.info,
+                                               record.caller, std::move(welcome), std::move(tell)});
+  sessions_.emplace(id, std::move(record));
+  return id;
+}
+
+// Gives the connection to its session, on that session's loop. A session that ends while the
+// connection is on its way sends it back, and it gets a new one.
+void Lobby::seat(std::unique_ptr<Connection> connection, uint64_t id, bool resumed,
+                 wire::Hello hello) {
+  Record& record = sessions_.at(id);
+  record.where = connection->peer().where;
+  Connection::move(std::move(connection), record.session->loop(),
+                   [weak = weak_from_this(), &lobby = loop_, session = record.session, resumed,
+                    said = std::make_unique<wire::Hello>(std::move(hello))](auto moved) mutable {
+                     if (session->attach(moved, resumed)) return;
+                     Connection::move(std::move(moved), lobby,
+                                      [weak, said = std::move(said)](auto back) {
+                                        if (const auto self = weak.lock())
+                                          self->seat_again(std::move(back), std::move(*said));
+                                      });
+                   });
+}
+
+void Lobby::seat_again(std::unique_ptr<Connection> connection, wire::Hello hello) {
+  bool resumed = false;
+  const Result<uint64_t> id = find_or_make(connection->peer(), hello, resumed);
+  if (!id) return receive(std::move(connection)).refuse(id.error());
+  seat(std::move(connection), *id, resumed, std::move(hello));
+}
+
+void Lobby::hear(uint64_t id, Session::Parts::News news) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return;
+  found->second.resumable = false;
+  if (news != Session::Parts::News::gone) return;
+  eager_left_ += found->second.eager;
+  sessions_.erase(found);
+  stopped_if_empty();
+}
+
+// ---- Control, status, stop ----
+
+Result<std::string> Lobby::control(const Peer& peer, const std::string& verb) {
+  if (verb == "status") return status();
+  if (verb != "stop") {
+    return Error(EOPNOTSUPP, fmt::format("'{}' is not a control request: status, stop", verb));
+  }
+  if (peer.caller->uid != ::geteuid() && peer.caller->uid != 0) {
+    return Error(EPERM, "only root and the user who runs the server may stop it");
+  }
+  loop_.post([weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self && self->on_stop_request) self->on_stop_request();
+  });
+  return std::string("{\"stopping\": true}");
+}
+
+std::string Lobby::status() const {
+  Status status{options_->name, boot_, loop_.now() - started_, stopping_, {}, {}};
+  status.exports.assign(exports_.begin(), exports_.end());
+  for (const auto& [id, record] : sessions_) status.sessions.push_back({record.info, record.where});
+  return to_json(status);
+}
+
+void Lobby::stop(Duration most, Callback<void()> done) {
+  FOREBAY_ASSERT(!stopped_, "stop() once");
+  stopping_ = true;
+  stopped_ = std::move(done);
+  for (auto& [id, record] : sessions_) {
+    record.session->loop().post([session = record.session] { session->stop(); });
+  }
+  stop_timer_ = loop_.after(most, [this] {
+    stop_timer_ = 0;
+    for (auto& [id, record] : sessions_) {
+      record.session->loop().post([session = record.session] { session->stop_now(); });
+    }
+  });
+  loop_.post([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->stopped_if_empty();
+  });
+}
+
+void Lobby::stopped_if_empty() {
+  if (!stopped_ || !sessions_.empty()) return;
+  loop_.cancel(std::exchange(stop_timer_, 0));
+  guests_.clear();
+  Callback<void()> done = std::move(stopped_);
+  stopped_ = nullptr;
+  done();
+}
+
+}  // namespace forebay::server

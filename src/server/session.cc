@@ -1,0 +1,319 @@
+#include "server/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/log.h"
+
+namespace forebay::server {
+namespace {
+
+constexpr size_t kMaxRights = 65536;  // of one session; EMFILE beyond
+constexpr size_t kSinkBytes = 64 * 1024;
+
+// What changes something must not be done twice. The rest is done again rather than remembered: it
+// is cheaper to do than to keep, and may be large.
+bool remembered(Op op) {
+  return op_info(op).changes || op_info(op).kind == OpKind::session;
+}
+
+}  // namespace
+
+Session::Session(Parts parts) : parts_(std::move(parts)), slots_(parts_.options->slots) {}
+
+Session::~Session() = default;
+
+// ---- Frames ----
+
+Result<Memory> Session::on_message(const wire::FrameHeader& header, wire::Bytes message) {
+  landing_ = Landing::nowhere;
+  const uint32_t payload = header.payload_size;
+  if (closing_ || leaving_ || ended_) return sink(payload);
+  switch (header.type) {
+    case wire::FrameType::request:
+      return take_request(message, payload);
+    case wire::FrameType::data:
+      return take_data(message, payload);
+    case wire::FrameType::cancel:
+      return take_cancel(message, payload);
+    case wire::FrameType::goodbye:
+      post_end();
+      return sink(payload);
+    default:
+      return refuse(Error(EPROTO, fmt::format("a frame of type {} has no place in a session",
+                                              static_cast<int>(header.type))),
+                    payload);
+  }
+}
+
+Memory Session::take_request(wire::Bytes message, uint32_t payload) {
+  Result<wire::RequestMessage> decoded = wire::decode_request(message);
+  if (!decoded) return refuse(std::move(decoded).error(), payload);
+  if (auto wrong = misused(*decoded, payload)) return refuse(std::move(*wrong), payload);
+  parts_.info->requests.add();
+  if (payload == 0) return admit(std::move(*decoded), {}), Memory{};
+  parts_.info->bytes_in.add(payload);
+  exported().bytes_in.add(payload);
+  if (repeats(decoded->id) || decoded->bad) {
+    admit(std::move(*decoded), {});
+    return sink(payload);
+  }
+  // The request begins when its data is here: nothing else of this client can come in between.
+  incoming_.emplace(Incoming{std::move(*decoded),
+                             {std::make_unique_for_overwrite<std::byte[]>(payload), payload}});
+  landing_ = Landing::eager;
+  return Memory::of(incoming_->data.span());
+}
+
+bool Session::repeats(const wire::RequestId& id) const {
+  return id.sequence == slots_[id.slot].sequence;
+}
+
+// Breaks of the protocol; what is merely wrong with a request is its reply's business.
+std::optional<Error> Session::misused(const wire::RequestMessage& m, uint32_t payload) const {
+  const auto [slot, sequence] = m.id;
+  const auto wrong = [&](const std::string& text) {
+    return Error(EPROTO, fmt::format("request {} of slot {}: {}", sequence, slot, text));
+  };
+  if (slot >= slots_.size()) return wrong(fmt::format("there are {} slots", slots_.size()));
+  const Slot& s = slots_[slot];
+  if (sequence == 0 || (sequence != s.sequence && sequence != s.sequence + 1)) {
+    return wrong(fmt::format("the last one was {}", s.sequence));
+  }
+  if (sequence == s.sequence + 1 && s.flight) return wrong("the one before is not answered");
+  if (!m.bad && payload != (m.eager ? m.total : 0)) {
+    return wrong(fmt::format("{} bytes of payload, {} expected", payload, m.eager ? m.total : 0));
+  }
+  if (payload > options().eager_max) return wrong("more eager data than a request may carry");
+  if (!repeats(m.id) && eager_used_ + payload > parts_.welcome.eager_bytes) {
+    return wrong("more eager data in flight than the session's credit");
+  }
+  return std::nullopt;
+}
+
+Memory Session::take_data(wire::Bytes message, uint32_t payload) {
+  Result<wire::Data> data = wire::decode_data(message);
+  if (!data) return refuse(std::move(data).error(), payload);
+  if (pulls_.empty()) return refuse(Error(EPROTO, "data that was not asked for"), payload);
+  const wire::Pull& pull = pulls_.front().pull;
+  if (data->id != pull.id || data->part != pull.part || data->position != pull.position ||
+      payload != pull.length) {
+    return refuse(
+        Error(EPROTO, fmt::format("data of {} bytes at {} of request {}, slot {}, where "
+                                  "{} bytes at {} of request {}, slot {}, were due",
+                                  payload, data->position, data->id.sequence, data->id.slot,
+                                  pull.length, pull.position, pull.id.sequence, pull.id.slot)),
+        payload);
+  }
+  landing_ = Landing::pulled;
+  Memory memory = pulls_.front().flight->landing(pull);
+  return memory.shape.empty() ? sink(payload) : memory;
+}
+
+Memory Session::take_cancel(wire::Bytes message, uint32_t payload) {
+  Result<wire::Cancel> cancel = wire::decode_cancel(message);
+  if (!cancel) return refuse(std::move(cancel).error(), payload);
+  if (payload != 0 || cancel->id.slot >= slots_.size()) {
+    return refuse(Error(EPROTO, "a cancel for no slot, or with a payload"), payload);
+  }
+  const Slot& slot = slots_[cancel->id.slot];
+  if (slot.flight && slot.sequence == cancel->id.sequence) {
+    std::shared_ptr<Flight>(slot.flight)->cancel();
+  }
+  return {};
+}
+
+void Session::on_payload() {
+  const Landing landing = std::exchange(landing_, Landing::nowhere);
+  if (landing == Landing::eager) {
+    Incoming incoming = std::move(*incoming_);
+    incoming_.reset();
+    if (!closing_) admit(std::move(incoming.message), std::move(incoming.data));
+  } else if (landing == Landing::pulled) {
+    const Owed owed = std::move(pulls_.front());
+    pulls_.pop_front();
+    last_data_ = loop().now();
+    parts_.info->bytes_in.add(owed.pull.length);
+    exported().bytes_in.add(owed.pull.length);
+    owed.flight->landed(owed.pull);
+  }
+}
+
+// ---- Requests ----
+
+void Session::admit(wire::RequestMessage message, SmallData data) {
+  Slot& slot = slots_[message.id.slot];
+  if (message.id.sequence == slot.sequence) return repeat(slot, std::move(message));
+  if (stopping_) return;  // not begun, not answered: for our successor
+  slot.sequence = message.id.sequence;
+  slot.reply.clear();
+  begin(std::move(message), std::move(data));
+}
+
+void Session::repeat(Slot& slot, wire::RequestMessage message) {
+  if (const std::shared_ptr<Flight> flight = slot.flight) {
+    flight->spoken = true;
+    return flight->repeated();
+  }
+  if (!slot.reply.empty()) return send(slot.reply);
+  if (!stopping_) begin(std::move(message), {});
+}
+
+void Session::begin(wire::RequestMessage message, SmallData data) {
+  const wire::RequestId id = message.id;
+  const Op op = message.request.op;
+  if (message.bad) return reply(id, op, true, std::move(*message.bad), {});
+  exported().ops[static_cast<size_t>(op)]->add();
+  if (auto permitted = permit(message); !permitted) {
+    return reply(id, op, true, std::move(permitted).error(), {});
+  }
+  const auto flight = Flight::make(shared_from_this(), std::move(message), std::move(data));
+  slots_[id.slot].flight = flight;
+  ++flights_;
+  parts_.info->flights.add();
+  exported().flights.add();
+  eager_used_ += flight->eager_bytes;
+  arm_sweep();
+  flight->start();
+}
+
+// May the request be begun at all?
+Result<void> Session::permit(wire::RequestMessage& message) {
+  if (auto known = identify(message.request); !known) return known;
+  if (auto good = check_arguments(message.request); !good) return good;
+  if (message.list_blocks > exported().pool.max_charge() / wire::kBlockBytes) {
+    return Error(E2BIG, fmt::format("a list of {} extents: export '{}' takes {} in one request",
+                                    message.list_blocks, exported().options.name,
+                                    exported().pool.max_charge() / wire::kBlockBytes));
+  }
+  if (rights_.size() >= kMaxRights && message.request.op != Op::close &&
+      must_note(message.request)) {
+    return Error(EMFILE, fmt::format("this session holds {} open files", rights_.size()));
+  }
+  if (zombies_ >= slots_.size()) {
+    return Error(ETIMEDOUT, fmt::format("the back end of export '{}' has not answered {} requests",
+                                        exported().options.name, zombies_));
+  }
+  return {};
+}
+
+Result<void> Session::identify(Request& request) {
+  const CallerRef said = std::exchange(request.caller, parts_.caller);
+  if (!said || said->same_identity(*parts_.caller)) return {};
+  if (!may_speak_for_others_) {
+    return Error(EPERM,
+                 fmt::format("user {} may not speak for user {}", parts_.caller->uid, said->uid));
+  }
+  if (!other_caller_ || !(*other_caller_ == *said)) other_caller_ = said;
+  request.caller = other_caller_;
+  return {};
+}
+
+// ---- Replies ----
+
+void Session::answer(Flight& flight, Result<Reply> result, SmallData data) {
+  forget_flight(flight);
+  reply(flight.id, flight.op, flight.spoken, std::move(result), std::move(data));
+  leave_if_drained();
+}
+
+void Session::reply(wire::RequestId id, Op op, bool spoken, Result<Reply> result, SmallData data) {
+  if (!result) exported().errors.add();
+  const uint32_t payload = data.size;
+  std::string head = wire::encode(wire::ReplyMessage{id, std::move(result)}, payload);
+  const bool send_it = spoken && connected();
+  if (remembered(op)) {
+    if (!send_it) return void(slots_[id.slot].reply = std::move(head));
+    slots_[id.slot].reply = head;
+  }
+  if (!send_it) return;
+  if (payload == 0) return send(std::move(head));
+  parts_.info->bytes_out.add(payload);
+  exported().bytes_out.add(payload);
+  const Memory memory = Memory::of(data.span());
+  send(std::move(head), memory, [held = std::move(data)](Result<void>) {});
+}
+
+void Session::pull(std::shared_ptr<Flight> flight, wire::Part part, uint64_t position,
+                   uint32_t length) {
+  const wire::Pull pull{flight->id, part, position, length};
+  pulls_.push_back({std::move(flight), pull, loop().now()});
+  send(wire::encode(pull));
+}
+
+void Session::push(wire::RequestId id, uint64_t position, Memory payload, Connection::Sent sent) {
+  const auto size = static_cast<uint32_t>(payload.shape.total().value);
+  parts_.info->bytes_out.add(size);
+  exported().bytes_out.add(size);
+  send(wire::encode(wire::Data{id, wire::Part::stream, position}, size), std::move(payload),
+       std::move(sent));
+}
+
+void Session::send(std::string head, Memory payload, Connection::Sent sent) {
+  if (!connection_) return;
+  handed_ += head.size() + payload.shape.total().value;
+  connection_->send(std::move(head), std::move(payload), std::move(sent));
+}
+
+// Says why, and closes when the client has had a moment to read it. The connection goes, the
+// session stays: the client may be right after a reconnect.
+Memory Session::refuse(Error why, uint32_t payload) {
+  if (!closing_ && connection_) {
+    log::info("session {}: {}", parts_.info->id, why.message());
+    send(wire::encode_refused(why));
+    closing_ = true;
+    loop().after(kLinger, [weak = weak_from_this(), attachment = attachment_, why] {
+      const auto self = weak.lock();
+      if (self && self->connection_ && self->attachment_ == attachment) {
+        self->connection_->close(why);
+      }
+    });
+  }
+  return sink(payload);
+}
+
+// A place for bytes that nobody wants: the same small memory over and over.
+Memory Session::sink(uint32_t payload) {
+  if (payload == 0) return {};
+  sink_.resize(kSinkBytes);
+  std::vector<Extent> blocks;
+  for (uint64_t left = payload; left > 0; left -= blocks.back().length.value) {
+    blocks.push_back({Offset(0), Length(std::min<uint64_t>(left, kSinkBytes))});
+  }
+  Result<Extents> shape = Extents::make(std::move(blocks));
+  FOREBAY_ASSERT(shape.has_value());
+  return {sink_.data(), std::move(*shape)};
+}
+
+// ---- Rights ----
+
+bool Session::must_note(const Request& request) const {
+  if (request.op == Op::open || request.op == Op::close) return true;
+  if (request.op == Op::create) return request.access != Access::none;
+  return !request.right.empty() && !rights_.contains(request.right.bytes);
+}
+
+void Session::note(Op op, Holder holder, const Right& right, const Reply& reply) {
+  if (op == Op::close) {
+    rights_.erase(right.bytes);
+  } else if (op == Op::create) {
+    rights_.insert_or_assign(reply.right.bytes, Holder{std::move(holder.caller), reply.handle});
+  } else if (op == Op::open) {
+    rights_.insert_or_assign(reply.right.bytes, std::move(holder));
+  } else {
+    rights_.try_emplace(right.bytes, std::move(holder));
+  }
+}
+
+void Session::close_right(const Holder& holder, const Right& right) {
+  if (dropped_) return;
+  Request request;
+  request.op = Op::close;
+  request.caller = holder.caller;
+  request.handle = holder.handle;
+  request.right = right;
+  exported().store().submit(std::move(request), [held = parts_.exported](Result<Reply>) {});
+}
+
+}  // namespace forebay::server

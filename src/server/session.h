@@ -1,0 +1,174 @@
+// Session: one client of an export. It remembers, across connections, the client's slots with their
+// last replies (every request is applied once), its credits and the rights that it holds; and it
+// feeds frames of the connection of the moment to the flights (flight.h).
+//
+// Lives on one worker loop, where everything but the constructor and info() is called. Owned by the
+// lobby (server.cc), and by flights that a Store has not answered.
+//
+// Invariants:
+//  1. Slot s has seen requests 1..sequence; at most the last is unanswered, and then it has a
+//     flight.
+//  2. pulls_ is what the client owes on this connection, in the order asked; data answers its
+//     front.
+//  3. After end() nothing begins; when the last Store call is back, the rights are closed and the
+//     lobby is told. After drop() no Store is called at all.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/counters.h"
+#include "server/export.h"
+#include "server/flight.h"
+#include "transport/transport.h"
+#include "wire/codec.h"
+
+namespace forebay::server {
+
+// What `status` shows of a session; shared with the lobby.
+struct SessionInfo {
+  uint64_t id = 0;
+  std::string export_name, host, program, job;
+  uint32_t pid = 0, uid = 0;
+  std::atomic<bool> connected{false};
+  Counter flights, requests, bytes_in, bytes_out;
+};
+
+class Session final : public std::enable_shared_from_this<Session>, private ConnectionHandler {
+ public:
+  struct Parts {
+    std::shared_ptr<const ServerOptions> options;
+    std::shared_ptr<Export> exported;
+    Loop& loop;
+    std::shared_ptr<SessionInfo> info;
+    CallerRef caller;       // the peer, as the kernel knows it
+    wire::Welcome welcome;  // what every connection of this session is told
+    // Tells the lobby, from this loop, that the session cannot be resumed any more, and then that
+    // nothing of it is left.
+    enum class News { ended, gone };
+    Callback<void(News)> tell;
+  };
+  explicit Session(Parts parts);
+  ~Session() override;
+
+  // A connection whose hello named this session; the old one, if any, is fenced. Leaves
+  // `connection` alone and returns false if the session has ended meanwhile.
+  bool attach(std::unique_ptr<Connection>& connection, bool resumed);
+
+  // The server stops: begins nothing more, answers what has begun, says goodbye, ends.
+  void stop();
+  void stop_now();  // without waiting for anything
+  void drop();      // a crash: lets go of everything at once, tells nobody
+
+  // ---- For flights ----
+  const ServerOptions& options() const { return *parts_.options; }
+  Export& exported() const { return *parts_.exported; }
+  Loop& loop() const { return parts_.loop; }
+  bool connected() const { return connection_ != nullptr && !closing_; }
+  void pull(std::shared_ptr<Flight> flight, wire::Part part, uint64_t position, uint32_t length);
+  void push(wire::RequestId id, uint64_t position, Memory payload, Connection::Sent sent);
+  void answer(Flight& flight, Result<Reply> result, SmallData data);
+  void aborted(Flight& flight);
+  void retired(Flight& flight);  // answered before, and now its last Store call has ended
+
+  // Rights. Only some requests change what a session holds: open, create, close, and whoever
+  // presents a right that was granted before (to another session, or in another life of the
+  // server).
+  struct Holder {
+    CallerRef caller;
+    Handle handle;
+  };
+  bool must_note(const Request& request) const;
+  void note(Op op, Holder holder, const Right& right, const Reply& reply);
+  void close_right(const Holder& holder, const Right& right);
+
+ private:
+  struct Slot {
+    uint64_t sequence = 0;
+    std::shared_ptr<Flight> flight;
+    std::string reply;  // remembered, encoded; empty: do it again
+  };
+  struct Owed {
+    std::shared_ptr<Flight> flight;
+    wire::Pull pull;
+    Time asked;
+  };
+  struct Incoming {  // an eager write whose payload is on its way
+    wire::RequestMessage message;
+    SmallData data;
+  };
+  enum class Landing { nowhere, eager, pulled };
+
+  // ConnectionHandler
+  Result<Memory> on_message(const wire::FrameHeader& header, wire::Bytes message) override;
+  void on_payload() override;
+  void on_closed(const Error& why) override;
+
+  // Frames (session.cc)
+  Memory take_request(wire::Bytes message, uint32_t payload);
+  Memory take_data(wire::Bytes message, uint32_t payload);
+  Memory take_cancel(wire::Bytes message, uint32_t payload);
+  std::optional<Error> misused(const wire::RequestMessage& message, uint32_t payload) const;
+  bool repeats(const wire::RequestId& id) const;
+  void admit(wire::RequestMessage message, SmallData data);
+  void repeat(Slot& slot, wire::RequestMessage message);
+  void begin(wire::RequestMessage message, SmallData data);
+  Result<void> permit(wire::RequestMessage& message);
+  Result<void> identify(Request& request);
+  void reply(wire::RequestId id, Op op, bool spoken, Result<Reply> result, SmallData data);
+  Memory refuse(Error why, uint32_t payload);
+  Memory sink(uint32_t payload);
+  void send(std::string head, Memory payload = {}, Connection::Sent sent = {});
+
+  // Life (session_life.cc)
+  template <class Fn>
+  void each_flight(Fn&& fn);
+  void forget_flight(Flight& flight);
+  void detach(const Error& why);
+  void shed();
+  void leave_if_drained();
+  void post_end();
+  void end();
+  void abort_all();
+  void close_rights();
+  void arm_sweep();
+  void sweep();
+  bool stalled(Time now);
+  void check_deadline(Flight& flight, Time now);
+
+  // A last frame (refused, goodbye) is given so long to be read before we close: a close with
+  // unread input would make the kernel throw it away.
+  static constexpr Duration kLinger = std::chrono::milliseconds(200);
+
+  Parts parts_;
+  std::unique_ptr<Connection> connection_;
+  uint64_t attachment_ = 0;  // counts connections, so that news of an old one is known as such
+  Time attached_at_;
+  bool may_speak_for_others_ = false;
+  CallerRef other_caller_;  // the last one spoken for: requests of one caller share one
+  std::vector<Slot> slots_;
+  unsigned flights_ = 0;
+  unsigned zombies_ = 0;  // answered or aborted, but still with the Store
+  uint64_t eager_used_ = 0;
+  std::unordered_map<std::string, Holder> rights_;  // by the right's bytes
+
+  std::deque<Owed> pulls_;
+  Landing landing_ = Landing::nowhere;
+  std::optional<Incoming> incoming_;
+  std::vector<std::byte> sink_;
+
+  bool closing_ = false;  // refused: only waits for the refusal to go out
+  bool stopping_ = false, leaving_ = false, ended_ = false, gone_ = false, dropped_ = false;
+  Loop::TimerId sweep_timer_ = 0, grace_timer_ = 0;
+  Time last_data_;       // when pulled data last landed
+  uint64_t handed_ = 0;  // bytes given to the connection
+  uint64_t taken_ = 0;   // of those, taken by it when last looked at
+  Time last_taken_;
+};
+
+}  // namespace forebay::server

@@ -1,0 +1,210 @@
+// How a session begins, loses its connection, waits, stops and ends.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/log.h"
+#include "server/session.h"
+
+namespace forebay::server {
+
+// What fn does may answer the flight, and so empty its slot.
+template <class Fn>
+void Session::each_flight(Fn&& fn) {
+  for (Slot& slot : slots_) {
+    if (const std::shared_ptr<Flight> flight = slot.flight) fn(*flight);
+  }
+}
+
+bool Session::attach(std::unique_ptr<Connection>& connection, bool resumed) {
+  if (ended_ || stopping_) return false;
+  if (connection_) detach(Error(ECONNRESET, "replaced by a new connection of the same client"));
+  loop().cancel(std::exchange(grace_timer_, 0));
+  connection_ = std::move(connection);
+  ++attachment_;
+  handed_ = taken_ = 0;
+  attached_at_ = last_data_ = last_taken_ = loop().now();
+  may_speak_for_others_ = connection_->peer().may_speak_for_others;
+  parts_.info->connected = true;
+  connection_->start(*this);
+  parts_.welcome.resumed = resumed;
+  send(wire::encode(parts_.welcome));
+  each_flight([](Flight& flight) { flight.attached(); });
+  if (flights_ > 0) arm_sweep();
+  return true;
+}
+
+void Session::on_closed(const Error& why) {
+  detach(why);
+}
+
+void Session::detach(const Error& why) {
+  log::debug("session {}: connection lost: {}", parts_.info->id, why.message());
+  parts_.info->connected = false;
+  closing_ = false;
+  connection_.reset();  // before flights give back the buffers that it reads into and sends from
+  pulls_.clear();
+  incoming_.reset();
+  landing_ = Landing::nowhere;
+  if (ended_) return;
+  each_flight([](Flight& flight) {
+    flight.spoken = false;
+    flight.detached();
+  });
+  if (leaving_) return post_end();
+  if (stopping_) return shed(), leave_if_drained();
+  grace_timer_ = loop().after(options().grace, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (!self) return;
+    log::info("session {}: its client has not come back", self->parts_.info->id);
+    self->grace_timer_ = 0;
+    self->end();
+  });
+}
+
+// ---- Watching ----
+
+void Session::arm_sweep() {
+  if (sweep_timer_ != 0 || ended_) return;
+  using namespace std::chrono_literals;
+  const Duration shortest = std::min(options().stall, options().deadline) / 4;
+  sweep_timer_ = loop().after(std::clamp<Duration>(shortest, 10ms, 1s), [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->sweep();
+  });
+}
+
+void Session::sweep() {
+  sweep_timer_ = 0;
+  const Time now = loop().now();
+  if (connected() && stalled(now)) {
+    refuse(Error(ETIMEDOUT, fmt::format("no data moved for {} s: cut off",
+                                        options().stall / std::chrono::seconds(1))),
+           0);
+  }
+  each_flight([&](Flight& flight) { check_deadline(flight, now); });
+  if (flights_ > 0 || (connection_ && connection_->unsent() > 0)) arm_sweep();
+}
+
+// What waits for its client is the business of `stall` and `grace`; and what waits for its turn may
+// wait for somebody else's client, so it is given that time as well.
+void Session::check_deadline(Flight& flight, Time now) {
+  const bool away = !connection_ && flight.busy() == 0;
+  if (!flight.waits_for_client() && !away) {
+    const Duration turn = flight.begun() ? Duration(0) : options().stall + options().grace;
+    if (now - flight.progress() >= options().deadline + turn) flight.time_out();
+  } else if (connected() && !flight.spoken && flight.op == Op::read &&
+             now - attached_at_ >= options().stall) {
+    flight.abort();  // the client came back and has not asked again: if it ever does, we read again
+  }
+}
+
+// Does the client owe data, or not take what we send?
+bool Session::stalled(Time now) {
+  const uint64_t unsent = connection_->unsent();
+  if (handed_ - unsent != taken_ || unsent == 0) {
+    taken_ = handed_ - unsent;
+    last_taken_ = now;
+  }
+  if (now - last_taken_ >= options().stall) return true;
+  return !pulls_.empty() && now - std::max(pulls_.front().asked, last_data_) >= options().stall;
+}
+
+// ---- Ending ----
+
+void Session::forget_flight(Flight& flight) {
+  Slot& slot = slots_[flight.id.slot];
+  FOREBAY_ASSERT(slot.flight.get() == &flight);
+  slot.flight.reset();
+  --flights_;
+  parts_.info->flights.subtract();
+  exported().flights.subtract();
+  eager_used_ -= flight.eager_bytes;
+  if (flight.busy() > 0) ++zombies_;
+}
+
+void Session::aborted(Flight& flight) {
+  forget_flight(flight);
+}
+
+void Session::retired(Flight&) {
+  --zombies_;
+  if (ended_ && zombies_ == 0) close_rights();
+}
+
+void Session::abort_all() {
+  each_flight([](Flight& flight) { flight.abort(); });
+}
+
+// Out of whatever handler we are in: ending destroys the connection.
+void Session::post_end() {
+  leaving_ = true;
+  loop().post([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->end();
+  });
+}
+
+void Session::end() {
+  if (ended_) return;
+  const auto alive = shared_from_this();
+  ended_ = true;
+  loop().cancel(std::exchange(sweep_timer_, 0));
+  loop().cancel(std::exchange(grace_timer_, 0));
+  if (connection_) detach(Error(ECONNRESET, "the session has ended"));
+  abort_all();
+  parts_.tell(Parts::News::ended);
+  if (zombies_ == 0) close_rights();
+}
+
+void Session::close_rights() {
+  if (std::exchange(gone_, true)) return;
+  for (const auto& [right, holder] : rights_) close_right(holder, Right{right});
+  rights_.clear();
+  if (!dropped_) parts_.tell(Parts::News::gone);
+}
+
+void Session::stop() {
+  if (ended_) return;
+  stopping_ = true;
+  shed();
+  leave_if_drained();
+}
+
+// What has not begun is for our successor; what waits for a client that is not there has nobody to
+// wait for.
+void Session::shed() {
+  each_flight([&](Flight& flight) {
+    const bool orphan = !connection_ && flight.busy() == 0;
+    if (!flight.begun() || orphan) flight.abort();
+  });
+}
+
+void Session::leave_if_drained() {
+  if (!stopping_ || leaving_ || flights_ > 0) return;
+  leaving_ = true;
+  if (!connection_) return post_end();
+  send(wire::encode_goodbye("the server is stopping"));
+  loop().after(kLinger, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->end();
+  });
+}
+
+void Session::stop_now() {
+  end();
+  if (!gone_) {  // a Store still has something of ours: do not wait for it
+    dropped_ = true;
+    close_rights();
+    parts_.tell(Parts::News::gone);
+  }
+  dropped_ = true;
+}
+
+void Session::drop() {
+  dropped_ = ended_ = gone_ = true;
+  loop().cancel(std::exchange(sweep_timer_, 0));
+  loop().cancel(std::exchange(grace_timer_, 0));
+  if (connection_) detach(Error(ECONNRESET, "the server is gone"));
+  abort_all();
+  rights_.clear();
+}
+
+}  // namespace forebay::server

@@ -1,0 +1,92 @@
+#include "server/status.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <iterator>
+
+#include "wire/codec.h"
+
+namespace forebay::server {
+namespace {
+
+// Texts come from clients. What is not plain ASCII becomes '?': a client's bytes may not be UTF-8.
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      fmt::format_to(std::back_inserter(out), "\\u{:04x}", byte);
+    } else {
+      out += byte < 0x80 ? c : '?';
+    }
+  }
+  return out += '"';
+}
+
+std::string ops_of(const Export& e) {
+  std::string out;
+  for (int i = 0; i < kOpCount; ++i) {
+    if (e.ops[i]->get() == 0) continue;
+    out += fmt::format("{}{}: {}", out.empty() ? "" : ", ",
+                       quoted(op_info(static_cast<Op>(i)).name), e.ops[i]->get());
+  }
+  return out;
+}
+
+std::string to_json(const Export& e) {
+  return fmt::format(
+      R"({{"name": {}, "what": {}, "flights": {}, "errors": {}, "bytes_in": {}, "bytes_out": {}, )"
+      R"("pool": {{"buffer": {}, "buffers": {}, "in_use": {}}}, "ops": {{{}}}}})",
+      quoted(e.options.name), quoted(e.options.what), e.flights.get(), e.errors.get(),
+      e.bytes_in.get(), e.bytes_out.get(), e.pool.buffer_size(), e.pool.capacity(), e.pool.in_use(),
+      ops_of(e));
+}
+
+std::string to_json(const SessionStatus& s) {
+  const SessionInfo& i = *s.info;
+  return fmt::format(
+      R"({{"id": {}, "export": {}, "host": {}, "program": {}, "pid": {}, "uid": {}, "job": {}, )"
+      R"("where": {}, "connected": {}, "flights": {}, "requests": {}, "bytes_in": {}, )"
+      R"("bytes_out": {}}})",
+      i.id, quoted(i.export_name), quoted(i.host), quoted(i.program), i.pid, i.uid, quoted(i.job),
+      quoted(s.where), i.connected.load(), i.flights.get(), i.requests.get(), i.bytes_in.get(),
+      i.bytes_out.get());
+}
+
+// As many as fit in one control reply: a list that is cut is better than none.
+std::string sessions_of(const Status& s, size_t& left_out) {
+  constexpr size_t kMost = wire::kMaxJson / 4 * 3;
+  std::string out;
+  for (size_t i = 0; i < s.sessions.size(); ++i) {
+    if (out.size() > kMost) {
+      left_out = s.sessions.size() - i;
+      break;
+    }
+    if (!out.empty()) out += ", ";
+    out += to_json(s.sessions[i]);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string to_json(const Status& s) {
+  std::string exports;
+  for (const auto& e : s.exports) {
+    if (!exports.empty()) exports += ", ";
+    exports += to_json(*e);
+  }
+  size_t left_out = 0;
+  const std::string sessions = sessions_of(s, left_out);
+  return fmt::format(
+      R"({{"name": {}, "pid": {}, "boot": {}, "uptime_seconds": {:.3f}, "stopping": {}, )"
+      R"("exports": [{}], "sessions": [{}], "sessions_left_out": {}}})",
+      quoted(s.name), ::getpid(), s.boot, std::chrono::duration<double>(s.uptime).count(),
+      s.stopping, exports, sessions, left_out);
+}
+
+}  // namespace forebay::server

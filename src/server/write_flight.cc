@@ -1,0 +1,171 @@
+#include <algorithm>
+
+#include "server/bulk.h"
+#include "server/session.h"
+
+namespace forebay::server {
+namespace {
+
+// Does every piece lie behind the one before? (No for some that do not overlap either.)
+bool rises(const Extents& extents) {
+  uint64_t end = 0, first = UINT64_MAX;
+  for (const Extent& block : extents.blocks()) {
+    if (block.empty()) continue;
+    if (block.offset.value < end) return false;
+    first = std::min(first, block.offset.value);
+    end = block.end().value;
+  }
+  uint64_t span = end - std::min(first, end);
+  const auto loops = extents.loops();
+  for (auto loop = loops.rbegin(); loop != loops.rend(); ++loop) {
+    if (loop->count == 1) continue;
+    if (loop->stride < 0 || static_cast<uint64_t>(loop->stride) < span) return false;
+    span += (loop->count - 1) * static_cast<uint64_t>(loop->stride);
+  }
+  return true;
+}
+
+}  // namespace
+
+void WriteFlight::begin() {
+  in_order_ = !rises(request_.file);
+  start_stream();
+  advance();
+}
+
+void WriteFlight::step() {
+  while (!error_ && !all_issued() && session_->connected()) {
+    Chunk* chunk = ready_chunk();
+    if (!chunk) break;
+    assign(*chunk);
+    ask(*chunk);
+  }
+  const bool under_way = busy() > 0 || count(State::pulled) > 0 || count(State::landed) > 0;
+  if (under_way || !(error_ || all_issued())) return;
+  if (error_) return answer(std::move(*error_).with_done(written()));
+  Reply reply;
+  reply.count = total_;
+  if (session_->must_note(request_)) {
+    session_->note(op, {request_.caller, request_.handle}, request_.right, reply);
+  }
+  answer(std::move(reply));
+}
+
+void WriteFlight::ask(Chunk& chunk) {
+  chunk.state = State::pulled;
+  session_->pull(shared_from_this(), wire::Part::stream, chunk.position, chunk.length);
+}
+
+WriteFlight::Chunk* WriteFlight::pulled_at(uint64_t position) {
+  for (Chunk& chunk : chunks_) {
+    if (chunk.state == State::pulled && chunk.position == position) return &chunk;
+  }
+  return nullptr;
+}
+
+Memory WriteFlight::stream_landing(const wire::Pull& pull) {
+  Chunk* chunk = pulled_at(pull.position);
+  FOREBAY_ASSERT(chunk != nullptr && chunk->length == pull.length);
+  return Memory::of(chunk->buffer.bytes().first(chunk->length));
+}
+
+void WriteFlight::stream_landed(const wire::Pull& pull) {
+  Chunk& chunk = *pulled_at(pull.position);
+  if (error_) {
+    lose(chunk, 0);
+    idle(chunk, false);
+  } else {
+    chunk.state = State::landed;
+    store_next();
+  }
+  advance();
+}
+
+void WriteFlight::store(Chunk& chunk) {
+  chunk.state = State::storing;
+  submit(part_of_request(chunk), index_of(chunk));
+}
+
+// The landed chunk that comes first in the stream, if it may go to the Store. Chunks land in order,
+// so none before it is still to come.
+void WriteFlight::store_next() {
+  if (in_order_ && busy() > 0) return;
+  Chunk* next = nullptr;
+  for (Chunk& chunk : chunks_) {
+    if (chunk.state != State::landed) continue;
+    if (!next || chunk.position < next->position) next = &chunk;
+  }
+  if (next) store(*next);
+}
+
+void WriteFlight::done(unsigned call) {
+  Chunk& chunk = chunks_[call];
+  if (!chunk.error && chunk.count != chunk.length) {
+    chunk.error = Error(EIO, "the store wrote less than it was given").with_done(chunk.count);
+  }
+  if (chunk.error) {
+    lose(chunk, chunk.error->done());
+    if (!error_) error_ = std::move(*chunk.error);
+  }
+  idle(chunk, !error_ && !all_issued());
+  if (error_) {
+    drop_landed();
+  } else {
+    store_next();
+  }
+  advance();
+}
+
+void WriteFlight::drop_landed() {
+  for (Chunk& chunk : chunks_) {
+    if (chunk.state != State::landed) continue;
+    lose(chunk, 0);
+    idle(chunk, false);
+  }
+}
+
+void WriteFlight::lose(const Chunk& chunk, uint64_t landed) {
+  lost_at_ = std::min(lost_at_, chunk.position + std::min<uint64_t>(landed, chunk.length));
+}
+
+// From the start of the stream, without a gap.
+uint64_t WriteFlight::written() const {
+  if (chunks_.empty()) return 0;
+  uint64_t upto = std::min(lost_at_, issued());
+  for (const Chunk& chunk : chunks_) {
+    if (chunk.state != State::idle) upto = std::min(upto, chunk.position);
+  }
+  return upto;
+}
+
+void WriteFlight::fail(Error error) {
+  if (!error_) error_ = std::move(error);
+  drop_landed();
+  if (chunks_.empty()) return answer(std::move(*error_));
+  advance();
+}
+
+// What was asked for of a request that has failed will not come any more, and is not missed.
+void WriteFlight::detached() {
+  Flight::detached();
+  if (!error_) return;
+  for (Chunk& chunk : chunks_) {
+    if (chunk.state != State::pulled) continue;
+    lose(chunk, 0);
+    idle(chunk, false);
+  }
+  advance();
+}
+
+void WriteFlight::attached() {
+  Flight::attached();
+  std::vector<Chunk*> again;
+  for (Chunk& chunk : chunks_) {
+    if (chunk.state == State::pulled) again.push_back(&chunk);
+  }
+  std::ranges::sort(again, {}, &Chunk::position);
+  for (Chunk* chunk : again) ask(*chunk);
+  if (!chunks_.empty()) advance();
+}
+
+}  // namespace forebay::server
