@@ -1,20 +1,24 @@
 // RemoteStore: a server's export as a Store (paper 1, section II: the forwarding client).
 //
-// Threads: none of its own while it is used by blocking calls: the calling thread sends, and one of the
-// waiting threads at a time runs the loop for all (leader and followers). The first submit() from
-// outside starts one thread that runs the loop from then on. Any thread may call; completions of
-// submit() run on the thread that runs the loop and must not block.
+// Threads: none of its own while it is used by blocking calls: the calling thread sends, and one of
+// the waiting threads at a time runs the loop for all (leader and followers). The first submit()
+// from outside starts one thread, which runs the loop while such requests are unanswered and no
+// caller does. Any thread may call; completions of submit() run on the thread that runs the loop
+// and must not block.
 //
 // Once: every request has a slot and a sequence number; after a lost connection the client resumes
 // its session and sends what is unanswered again, and the server applies it once. If the server has
-// restarted, repeatable operations are sent again, and the others fail with outcome_unknown, unless the
-// old server said goodbye (then what is unanswered was not begun). Rights are presented again as they
-// are. It keeps trying for `retry_for`, then fails what waits with the reason.
+// restarted, repeatable operations are sent again, and the others fail with outcome_unknown, unless
+// the old server said goodbye (then what is unanswered was not begun). Rights are presented again
+// as they are. It keeps trying for `retry_for`, then fails what waits with the reason.
 //
-// Order: requests are sent, and sent again, in the order of submission.
+// Order: requests are sent, and sent again, in the order of submission. A read or write whose
+// extent list is longer than the server takes is done in parts, one after another, and is not
+// atomic then.
 //
-// Fork: a child must not use its parent's session. It opens one of its own at its first call; handles
-// and rights stay good. Requests that the parent had under way do not complete in the child.
+// Fork: a child must not use its parent's session. It opens one of its own at its first call;
+// handles and rights stay good. Requests that the parent had under way do not complete in the
+// child.
 #pragma once
 
 #include <functional>
@@ -34,7 +38,7 @@ struct RemoteOptions {
   std::string export_name;
   Duration connect_timeout = std::chrono::seconds(5);
   Duration retry_for = std::chrono::seconds(60);  // keep trying to reconnect for so long
-  std::string program, job;                        // for the server's status
+  std::string program, job;                       // for the server's status
 };
 
 // What a RemoteStore runs on. The real one makes an AsioLoop and a socket transport, anew after a
@@ -47,8 +51,8 @@ struct RemoteRuntime {
 
 class RemoteStore : public Store {
  public:
-  // Connects; an error says what could not be reached and how to start it. With a loop that somebody
-  // else runs (simulated), returns at once and connects in the background.
+  // Connects; an error says what could not be reached and how to start it. With a loop that
+  // somebody else runs (simulated), returns at once and connects in the background.
   static Result<std::unique_ptr<RemoteStore>> connect(RemoteOptions options, RemoteRuntime runtime);
 
   struct Stats {

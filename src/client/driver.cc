@@ -1,0 +1,216 @@
+#include "client/driver.h"
+
+#include <algorithm>
+
+namespace forebay {
+
+namespace {
+
+constexpr Duration kForever = Duration::max();
+constexpr Duration kGoodbyeTime = std::chrono::seconds(1);
+
+}  // namespace
+
+Driver::Driver(const RemoteOptions& options, const RemoteRuntime& runtime, bool patient)
+    : own_loop_(runtime.loop ? nullptr : runtime.make_loop()),
+      loop_(own_loop_ ? *own_loop_ : *runtime.loop),
+      transport_(runtime.make_transport(loop_)),
+      session_(std::make_unique<Session>(loop_, *transport_, options, patient)) {}
+
+Driver::~Driver() {
+  Waiter waiter;
+  run(waiter, [&] { session_->when_idle([&] { finish(waiter); }); });
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    background_changed_.notify_one();
+  }
+  if (background_.joinable()) background_.join();
+  leave();
+}
+
+void Driver::leave() {
+  session_->leave();
+  const Time end = loop_.now() + kGoodbyeTime;
+  while (session_->unsent() != 0 && loop_.now() < end) {
+    if (!loop_.run_one(end - loop_.now()) && !own_loop_) break;
+  }
+  session_.reset();
+}
+
+Result<Reply> Driver::call(Request request) {
+  Waiter waiter;
+  std::optional<Result<Reply>> answer;
+  run(waiter, [&] {
+    settle(request);
+    session_->submit(
+        std::move(request),
+        [&](Result<Reply> result) {
+          answer = std::move(result);
+          finish(waiter);
+        },
+        false);
+  });
+  return std::move(*answer);
+}
+
+Result<Handle> Driver::root() {
+  Waiter waiter;
+  std::optional<Result<Handle>> answer;
+  run(waiter, [&] {
+    session_->when_up([&](Result<Handle> root) {
+      answer = std::move(root);
+      finish(waiter);
+    });
+  });
+  return std::move(*answer);
+}
+
+void Driver::submit(Request request, Completion done) {
+  if (!own_loop_ || leader_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
+    return session_->submit(std::move(request), std::move(done), true);
+  }
+  std::unique_lock lock(mutex_);
+  if (!background_.joinable()) background_ = std::thread([this] { work_in_background(); });
+  if (led_) {
+    inbox_.push_back([this, request = std::move(request), done = std::move(done)]() mutable {
+      session_->submit(std::move(request), std::move(done), true);
+    });
+    return nudge();
+  }
+  take_lead();
+  lock.unlock();
+  drain();
+  settle(request);
+  session_->submit(std::move(request), std::move(done), true);
+  let_go();
+}
+
+// Nobody listens to an idle connection. Before the first request in a while that must not be done
+// twice, hear whether the server has gone meanwhile: otherwise it would be sent to a dead server,
+// and its outcome be unknown for no reason.
+void Driver::settle(const Request& request) {
+  if (!own_loop_ || !session_->idle() || repeatable(request)) return;
+  for (int i = 0; i < 16 && loop_.run_one(Duration::zero()); ++i) {
+  }
+}
+
+// ---- Leading and following ----
+
+// begin() runs on the leader's thread; returns when finish(waiter) has been called.
+template <class Begin>
+void Driver::run(Waiter& waiter, Begin&& begin) {
+  if (!own_loop_) {
+    begin();
+    while (!waiter.done) {
+      const bool ran = loop_.run_one(kForever);
+      FOREBAY_ASSERT(ran, "the simulation has nothing left to run, and a request is unanswered");
+    }
+    return;
+  }
+  std::unique_lock lock(mutex_);
+  if (led_) {
+    inbox_.push_back(Task([&begin] { begin(); }));
+    nudge();
+    return follow(lock, waiter);
+  }
+  take_lead();
+  lock.unlock();
+  leading_for_ = &waiter;
+  drain();
+  begin();
+  lead(waiter);
+}
+
+void Driver::finish(Waiter& waiter) {
+  if (leading_for_ == &waiter || !own_loop_) {
+    waiter.done = true;
+    return;
+  }
+  std::lock_guard lock(mutex_);
+  waiter.done = true;
+  std::erase(followers_, &waiter);
+  waiter.changed.notify_one();  // under the lock: the waiter may be gone as soon as it is free
+}
+
+void Driver::follow(std::unique_lock<std::mutex>& lock, Waiter& waiter) {
+  followers_.push_back(&waiter);
+  while (!waiter.done) {
+    if (led_) {
+      waiter.changed.wait(lock);
+      continue;
+    }
+    std::erase(followers_, &waiter);
+    take_lead();
+    lock.unlock();
+    leading_for_ = &waiter;
+    return lead(waiter);
+  }
+}
+
+void Driver::lead(Waiter& waiter) {
+  while (!waiter.done) turn();
+  leading_for_ = nullptr;
+  let_go();
+}
+
+void Driver::turn() {
+  drain();
+  if (leading_for_ && leading_for_->done) return;
+  asleep_.store(true);
+  if (!inbox_filled_.load()) loop_.run_one(kForever);
+  asleep_.store(false);
+}
+
+void Driver::drain() {
+  while (inbox_filled_.load()) {
+    std::vector<Task> tasks;
+    {
+      std::lock_guard lock(mutex_);
+      tasks.swap(inbox_);
+      inbox_filled_.store(false);
+    }
+    for (Task& task : tasks) task();
+  }
+}
+
+void Driver::take_lead() {
+  led_ = true;
+  leader_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+}
+
+void Driver::let_go() {
+  const bool background_left = session_->background() != 0;
+  std::lock_guard lock(mutex_);
+  leader_.store(std::thread::id(), std::memory_order_relaxed);
+  led_ = false;
+  background_left_ = background_left;
+  if (!followers_.empty()) {
+    followers_.front()->changed.notify_one();
+  } else if (background_left || !inbox_.empty()) {
+    background_changed_.notify_one();
+  }
+}
+
+// The inbox has something new; with mutex_ held.
+void Driver::nudge() {
+  inbox_filled_.store(true);
+  if (asleep_.exchange(false)) loop_.wake();
+}
+
+void Driver::work_in_background() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    background_changed_.wait(
+        lock, [&] { return stopping_ || (!led_ && (background_left_ || !inbox_.empty())); });
+    if (stopping_) return;
+    take_lead();
+    lock.unlock();
+    drain();
+    while (session_->background() != 0) turn();
+    let_go();
+    lock.lock();
+  }
+}
+
+}  // namespace forebay

@@ -1,0 +1,90 @@
+// Driver: runs a client's loop and session on the threads that use them.
+//
+// Whoever leads owns the loop, the session and everything bound to them; one thread leads at a
+// time.
+//  - A blocking call leads if nobody does: it sends, runs the loop until its answer is there, and
+//    lets go. No hand-over, no wake-up, no thread.
+//  - While somebody leads, other callers leave their request in the inbox, and wait. The lead is
+//  never
+//    handed to anybody: whoever lets go wakes one that waits, and who comes first takes it, so that
+//    a thread that calls again at once goes on leading while the other is still waking up.
+//  - The first submit() from outside starts a thread that leads while such requests are unanswered
+//  and
+//    nobody else does.
+// A loop that somebody else runs (simulated) needs none of this: everything happens on its one
+// thread.
+//
+// Order: the inbox is emptied before the leader sends anything of its own, so requests of one
+// thread keep their order.
+//
+// Locks: mutex_ guards the lead, the inbox and those who wait. It is never held while the loop
+// runs, a frame is sent or a completion runs.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "client/session.h"
+
+namespace forebay {
+
+class Driver {
+ public:
+  // `patient`: the first connect is tried for options.retry_for too. Connects at the first use.
+  Driver(const RemoteOptions& options, const RemoteRuntime& runtime, bool patient);
+  ~Driver();  // waits until every request has completed, says goodbye
+
+  Result<Reply> call(Request request);
+  void submit(Request request, Completion done);
+  Result<Handle> root();
+
+  RemoteStore::Stats stats() const { return session_->stats(); }
+  int descriptor() const { return session_->descriptor(); }
+
+ private:
+  struct Waiter {
+    bool done = false;  // by the leader; under mutex_ unless it is the leader's own
+    std::condition_variable changed;
+  };
+
+  template <class Begin>
+  void run(Waiter& waiter, Begin&& begin);
+  void finish(Waiter& waiter);
+  void follow(std::unique_lock<std::mutex>& lock, Waiter& waiter);
+  void lead(Waiter& waiter);
+  void turn();
+  void drain();
+  void settle(const Request& request);
+  void take_lead();
+  void let_go();
+  void nudge();
+  void work_in_background();
+  void leave();
+
+  std::unique_ptr<Loop> own_loop_;
+  Loop& loop_;
+  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<Session> session_;
+
+  // The leader's.
+  Waiter* leading_for_ = nullptr;
+
+  std::atomic<std::thread::id> leader_{};
+  std::atomic<bool> asleep_{false};        // the leader may be waiting in the loop
+  std::atomic<bool> inbox_filled_{false};  // read by the leader without the lock
+
+  std::mutex mutex_;
+  bool led_ = false;
+  bool stopping_ = false;
+  bool background_left_ = false;  // when nobody leads: requests of submit() are unanswered
+  std::vector<Task> inbox_;
+  std::vector<Waiter*> followers_;
+  std::condition_variable background_changed_;
+  std::thread background_;
+};
+
+}  // namespace forebay

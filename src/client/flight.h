@@ -1,0 +1,64 @@
+// Flight: one request of a Session that has not been answered. Private to session*.cc.
+#pragma once
+
+#include <optional>
+#include <stop_token>
+
+#include "client/session.h"
+
+namespace forebay {
+
+// A request's stop_token may be stopped on any thread, also inside the registration: all it does is
+// to tell the loop. The flight's end waits for a call under way, so the loop is still there.
+struct Session::StopRelay {
+  Loop* loop;
+  std::weak_ptr<Session*> session;
+  uint64_t number;
+
+  void operator()() const {
+    loop->post([session = session, number = number] {
+      if (const auto s = session.lock()) (*s)->cancel(number);
+    });
+  }
+};
+
+struct Session::Flight {
+  wire::RequestMessage message;  // request.memory included, which the wire does not carry
+  CallerRef caller;              // as asked; the message has it only if it is not this process
+  Completion done;
+  std::optional<std::stop_callback<StopRelay>> stop;
+  uint64_t number = 0;  // in the order of submission
+  uint64_t order = 0;   // in the order of sending
+  uint64_t total = 0;   // bytes of the stream
+  unsigned sends = 0;   // of our memory, under way
+  bool background = false;
+  bool cancelled = false;
+  bool sent_now = false;     // to the server of this session
+  bool sent_before = false;  // over a connection that was lost
+  Extents list;              // a long file side, whose blocks the server pulls
+  std::unique_ptr<Parts> parts;
+  std::optional<Result<Reply>> result;
+
+  bool may_have_begun() const {
+    return (sent_now || sent_before) && op_info(message.request.op).changes;
+  }
+
+  // To a server that does not know whether it was done?
+  bool may_be_sent_anew() const { return !sent_before || repeatable(message.request); }
+
+  // Puts the file side back where shape() took it from.
+  void unlist() {
+    if (message.list_blocks == 0) return;
+    message.request.file = std::move(list);
+    list = {};
+    message.list_blocks = 0;
+  }
+  // From now on in parts whose lists have at most so many blocks.
+  void cut(uint64_t most) {
+    unlist();
+    Request& r = message.request;
+    parts = std::make_unique<Parts>(std::move(r.file), std::move(r.memory), most);
+  }
+};
+
+}  // namespace forebay

@@ -1,0 +1,244 @@
+// What is unanswered, from submit() to completion, and through lost connections. The frames are in
+// session_frames.cc.
+#include "client/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "client/flight.h"
+
+namespace forebay {
+
+namespace {
+
+Error lost_outcome(const Request& request, std::string_view why) {
+  const char* op = op_info(request.op).name;
+  const std::string what = request.name.empty() ? op : fmt::format("{} {}", op, request.name);
+  return Error::outcome_unknown(fmt::format("{}: {}; it may or may not have happened", what, why));
+}
+
+}  // namespace
+
+Session::Session(Loop& loop, Transport& transport, const RemoteOptions& options, bool patient)
+    : loop_(loop), link_(loop, transport, options, *this, patient) {}
+
+Session::~Session() {
+  FOREBAY_ASSERT(idle(), fmt::format("{} requests are unanswered", live_));
+}
+
+RemoteStore::Stats Session::stats() const {
+  return {reconnects_.get(), resent_.get(), requests_.get()};
+}
+
+void Session::submit(Request request, Completion done, bool background) {
+  if (Result<void> ok = check(request); !ok) return done(std::move(ok).error());
+  const bool first = idle();
+  auto flight = std::make_unique<Flight>();
+  ++live_;
+  background_ += background;
+  requests_.add();
+  flight->background = background;
+  flight->number = ++submitted_;
+  flight->done = std::move(done);
+  flight->caller = request.caller;
+  flight->message.request = std::move(request);
+  if (Request& r = flight->message.request; r.stop.stop_possible()) {
+    flight->stop.emplace(std::move(r.stop), StopRelay{&loop_, alive_, flight->number});
+  }
+  queue_.push_back(std::move(flight));
+  if (link_.up()) {
+    pump();
+  } else if (first) {
+    link_.want();
+  }
+}
+
+void Session::when_up(Up up) {
+  if (link_.up()) return up(welcome_.root);
+  const bool first = idle();
+  up_waiters_.push_back(std::move(up));
+  if (first) link_.want();
+}
+
+void Session::when_idle(Task task) {
+  idle_waiters_.push_back(std::move(task));
+  check_idle();
+}
+
+void Session::check_idle() {
+  if (!idle() || idle_waiters_.empty()) return;
+  for (Task& task : std::exchange(idle_waiters_, {})) task();
+}
+
+void Session::pump() {
+  while (link_.up() && !in_parts_ && !queue_.empty() && !free_slots_.empty()) {
+    FlightRef flight = std::move(queue_.front());
+    queue_.pop_front();
+    issue(std::move(flight));
+  }
+}
+
+// ---- Ending ----
+
+// The reply is here; the flight may still be sending what the server no longer needs.
+void Session::answered(Flight& flight, Result<Reply> result) {
+  flight.result = std::move(result);
+  if (flight.sends == 0) finish(flight.message.id.slot);
+}
+
+void Session::finish(uint16_t slot) {
+  FlightRef flight = std::move(slots_[slot].flight);
+  free_slots_.push_back(slot);
+  if (flight->message.eager) eager_left_ += flight->total;
+  if (flight->parts) in_parts_ = false;
+  if (goes_on(*flight)) {
+    flight->result.reset();
+    queue_.push_front(std::move(flight));
+    return pump();
+  }
+  Result<Reply> result = std::move(*flight->result);
+  complete(std::move(flight), std::move(result));
+  pump();
+}
+
+// Is there another part to do? If not, flight.result is that of the whole.
+bool Session::goes_on(Flight& flight) {
+  Result<Reply>& result = *flight.result;
+  if (!result && result.error().code() == E2BIG && flight.message.list_blocks != 0) {
+    if (!flight.parts) flight.cut(flight.list.blocks().size());
+    if (flight.parts->shrink()) return true;
+  }
+  if (!flight.parts) return false;
+  if (!result) {
+    const uint64_t done = flight.parts->done() + result.error().done();
+    result = std::move(result).error().with_done(done);
+    return false;
+  }
+  if (!flight.parts->advance(result->count)) return true;
+  result->count = flight.parts->done();
+  return false;
+}
+
+void Session::complete(FlightRef flight, Result<Reply> result) {
+  Completion done = std::move(flight->done);
+  --live_;
+  background_ -= flight->background;
+  flight.reset();
+  done(std::move(result));
+  check_idle();
+}
+
+// ---- Cancel ----
+
+void Session::cancel(uint64_t number) {
+  const auto is = [number](const FlightRef& f) { return f && f->number == number; };
+  const auto queued = std::find_if(queue_.begin(), queue_.end(), is);
+  if (queued != queue_.end()) {
+    FlightRef flight = std::move(*queued);
+    queue_.erase(queued);
+    Error why(ECANCELED);
+    if (flight->may_have_begun()) why = std::move(why).with_unknown_outcome();
+    if (flight->parts) why = std::move(why).with_done(flight->parts->done());
+    return complete(std::move(flight), std::move(why));
+  }
+  const auto slot =
+      std::find_if(slots_.begin(), slots_.end(), [&](const Slot& s) { return is(s.flight); });
+  if (slot == slots_.end() || slot->flight->cancelled) return;
+  slot->flight->cancelled = true;
+  if (link_.up()) link_.send(wire::encode(wire::Cancel{slot->flight->message.id}));
+}
+
+// ---- Up and down ----
+
+void Session::on_up(const wire::Welcome& welcome, bool resumed) {
+  if (link_.connects() > 1) reconnects_.add();
+  std::vector<FlightRef> failed;
+  if (!resumed) {
+    std::vector<FlightRef> again;
+    for (FlightRef& flight : take_slots()) {
+      flight->sent_before |= std::exchange(flight->sent_now, false);
+      auto& to = flight->may_be_sent_anew() ? again : failed;
+      to.push_back(std::move(flight));
+    }
+    requeue(std::move(again));
+    open_slots(welcome);
+  }
+  welcome_ = welcome;
+  if (resumed) resend();
+  fail_unknown(std::move(failed));
+  for (Up& up : std::exchange(up_waiters_, {})) up(welcome_.root);
+  check_idle();
+  pump();
+}
+
+void Session::on_down(bool farewell) {
+  landing_ = nullptr;
+  for (uint16_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].flight && slots_[i].flight->result) finish(i);
+  }
+  if (!farewell) {
+    for (Slot& slot : slots_) {
+      if (slot.flight) slot.flight->sent_before = true;
+    }
+    return;
+  }
+  std::vector<FlightRef> again, failed;
+  for (FlightRef& flight : take_slots()) {
+    flight->sent_now = false;
+    auto& to = flight->may_be_sent_anew() ? again : failed;
+    to.push_back(std::move(flight));
+  }
+  requeue(std::move(again));
+  fail_unknown(std::move(failed));
+}
+
+void Session::on_give_up(const Error& why) {
+  std::vector<FlightRef> failed = take_slots();
+  for (FlightRef& flight : queue_) failed.push_back(std::move(flight));
+  queue_.clear();
+  for (FlightRef& flight : failed) {
+    Error error = why;
+    if (flight->may_have_begun()) error = std::move(error).with_unknown_outcome();
+    if (flight->parts) error = std::move(error).with_done(flight->parts->done());
+    complete(std::move(flight), std::move(error));
+  }
+  for (Up& up : std::exchange(up_waiters_, {})) up(why);
+  check_idle();
+  if (waiting()) link_.want();  // submitted by those who were told
+}
+
+void Session::fail_unknown(std::vector<FlightRef> flights) {
+  for (FlightRef& flight : flights) {
+    Error why = lost_outcome(flight->message.request, "the server was lost with it under way");
+    complete(std::move(flight), std::move(why));
+  }
+}
+
+// Every flight out of its slot, in the order sent.
+std::vector<Session::FlightRef> Session::take_slots() {
+  std::vector<FlightRef> flights;
+  for (Slot& slot : slots_) {
+    if (slot.flight) flights.push_back(std::move(slot.flight));
+  }
+  slots_.clear();
+  free_slots_.clear();
+  in_parts_ = false;
+  std::sort(flights.begin(), flights.end(),
+            [](const FlightRef& a, const FlightRef& b) { return a->order < b->order; });
+  return flights;
+}
+
+// What was sent comes before what was not.
+void Session::requeue(std::vector<FlightRef> flights) {
+  queue_.insert(queue_.begin(), std::make_move_iterator(flights.begin()),
+                std::make_move_iterator(flights.end()));
+}
+
+void Session::open_slots(const wire::Welcome& welcome) {
+  slots_.resize(welcome.slots);
+  for (uint16_t i = welcome.slots; i-- > 0;) free_slots_.push_back(i);
+  eager_left_ = welcome.eager_bytes;
+}
+
+}  // namespace forebay

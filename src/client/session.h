@@ -1,0 +1,125 @@
+// Session: one client's side of a session with a server (docs/wire-format.md, "The conversation"):
+// slots, credits, what is unanswered, and how to send it again (paper 1, section II; the slots and
+// their sequence numbers are ours).
+//
+// A request waits in the queue until the link is up and a slot is free, then it is in its slot
+// until its reply. After a lost connection:
+//  - the session was resumed: what is in the slots is sent again, in the order sent, as it was;
+//  - the server said goodbye: it had not begun what it had not answered; back to the queue. (What
+//  was
+//    also sent over an earlier connection may have been answered there: that is as the next case.)
+//  - the session is gone (the server restarted, or forgot us): repeatable requests go back to the
+//    queue, in their order; the others fail with outcome_unknown;
+//  - the link gave up: everything fails, with outcome_unknown what may have changed something.
+// So requests are sent, and sent again, in the order of submission.
+//
+// Invariants:
+//  1. A flight is completed once, and only when no send of its memory is under way.
+//  2. Eager bytes of the flights in slots are within the credit that the server gave.
+//  3. While a request that was cut into parts (parts.h) is under way, nothing behind it is sent.
+//
+// Threads: everything on the loop, except stats(), descriptor() and a request's stop_token, which
+// may be stopped from any thread. Completions run on the loop and may submit.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "client/link.h"
+#include "client/parts.h"
+#include "core/counters.h"
+
+namespace forebay {
+
+class Session final : private Link::User {
+ public:
+  Session(Loop& loop, Transport& transport, const RemoteOptions& options, bool patient);
+  ~Session() override;  // idle only
+
+  // `background`: nobody waits for it on a thread of their own (see background()).
+  void submit(Request request, Completion done, bool background);
+
+  // The handle of the top, as soon as the link is up.
+  using Up = Callback<void(Result<Handle>)>;
+  void when_up(Up up);
+  // Runs once nothing is unanswered.
+  void when_idle(Task task);
+
+  bool idle() const { return live_ == 0 && up_waiters_.empty(); }
+  size_t background() const { return background_; }  // of the unanswered ones
+  // Says goodbye. Idle only; unsent() says what the kernel has not taken yet.
+  void leave() { link_.leave(); }
+  uint64_t unsent() const { return link_.unsent(); }
+
+  RemoteStore::Stats stats() const;
+  int descriptor() const { return link_.descriptor(); }
+
+ private:
+  struct Flight;
+  using FlightRef = std::unique_ptr<Flight>;
+  struct Slot {
+    uint64_t sequence = 0;  // of the last request
+    FlightRef flight;       // the one under way
+  };
+  struct StopRelay;
+
+  void on_up(const wire::Welcome& welcome, bool resumed) override;
+  Result<Memory> on_frame(const wire::FrameHeader& header,
+                          std::span<const std::byte> message) override;
+  void on_payload() override;
+  void on_down(bool farewell) override;
+  void on_give_up(const Error& why) override;
+  bool waiting() const override { return !idle(); }
+
+  // Sending.
+  void pump();
+  void issue(FlightRef flight);
+  void shape(Flight& flight);
+  void transmit(Flight& flight);
+  void sent(Flight& flight, bool ok);
+  void resend();
+
+  // Receiving.
+  Result<Flight*> find(const wire::RequestId& id);
+  Result<Memory> on_reply(std::span<const std::byte> message, uint32_t payload);
+  Result<Memory> on_data(std::span<const std::byte> message, uint32_t payload);
+  Result<void> on_pull(std::span<const std::byte> message);
+  Result<void> send_stream(Flight& flight, const wire::Pull& pull);
+  Result<void> send_list(Flight& flight, const wire::Pull& pull);
+
+  // Ending.
+  void answered(Flight& flight, Result<Reply> result);
+  void finish(uint16_t slot);
+  bool goes_on(Flight& flight);
+  void complete(FlightRef flight, Result<Reply> result);
+  void cancel(uint64_t number);
+  std::vector<FlightRef> take_slots();
+  void requeue(std::vector<FlightRef> flights);
+  void fail_unknown(std::vector<FlightRef> flights);
+  void open_slots(const wire::Welcome& welcome);
+  void check_idle();
+
+  Loop& loop_;
+  std::vector<Slot> slots_;
+  std::vector<uint16_t> free_slots_;
+  std::deque<FlightRef> queue_;
+  bool in_parts_ = false;  // a request that was cut is in a slot
+  size_t live_ = 0, background_ = 0;
+  uint64_t submitted_ = 0, transmitted_ = 0;
+  uint64_t eager_left_ = 0;
+  wire::Welcome welcome_;
+
+  // A reply whose payload is landing.
+  Flight* landing_ = nullptr;
+  Result<Reply> landing_reply_ = Reply{};
+
+  std::vector<Up> up_waiters_;
+  std::vector<Task> idle_waiters_;
+  Counter requests_, resent_, reconnects_;
+  std::shared_ptr<Session*> alive_ = std::make_shared<Session*>(this);
+  Link link_;  // last: what it tells us while it ends must find the rest
+};
+
+}  // namespace forebay

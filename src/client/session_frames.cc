@@ -1,0 +1,213 @@
+// The frames of a session, sent and received.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "client/flight.h"
+
+namespace forebay {
+
+namespace {
+
+Error broken(std::string_view what) {
+  return Error(EPROTO, fmt::format("the server broke the protocol: {}", what));
+}
+
+bool moves_data(Op op) {
+  return op == Op::read || op == Op::write;
+}
+
+// Is [position, position + length) within the first `total` bytes?
+bool within(uint64_t position, uint64_t length, uint64_t total) {
+  return position <= total && length <= total - position;
+}
+
+}  // namespace
+
+// ---- Sending ----
+
+void Session::issue(FlightRef ref) {
+  Flight& flight = *ref;
+  const uint16_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  flight.message.id = {slot, ++slots_[slot].sequence};
+  flight.order = ++transmitted_;
+  slots_[slot].flight = std::move(ref);
+  shape(flight);
+  transmit(flight);
+}
+
+// Decides how the request travels on this connection: whole or in parts, with its list or without,
+// with its data or without.
+void Session::shape(Flight& flight) {
+  wire::RequestMessage& m = flight.message;
+  Request& r = m.request;
+  const bool ourselves = flight.caller->same_identity(*link_.self());
+  r.caller = ourselves ? nullptr : flight.caller;
+  if (!moves_data(r.op)) return;
+
+  flight.unlist();
+  const uint64_t most =
+      std::max<uint64_t>(welcome_.max_list_bytes / wire::kBlockBytes, wire::kMaxInlineBlocks);
+  if (flight.parts) {
+    flight.parts->limit(most);
+  } else if (r.file.blocks().size() > most) {
+    flight.cut(most);
+  }
+  if (flight.parts) {
+    Parts::Part part = flight.parts->next();
+    r.file = std::move(part.file);
+    r.memory = std::move(part.memory);
+    in_parts_ = true;
+  }
+
+  m.total = flight.total = r.file.total().value;
+  if (r.file.blocks().size() > wire::kMaxInlineBlocks) {
+    m.list_blocks = r.file.blocks().size();
+    m.list_loops.assign(r.file.loops().begin(), r.file.loops().end());
+    m.list_bounds = r.file.bounds();
+    flight.list = std::exchange(r.file, {});
+  }
+  m.eager = r.op == Op::write && m.list_blocks == 0 && m.total != 0 &&
+            m.total <= welcome_.eager_max && m.total <= eager_left_;
+  if (m.eager) eager_left_ -= m.total;
+}
+
+void Session::transmit(Flight& flight) {
+  flight.sent_now = true;
+  const wire::RequestMessage& m = flight.message;
+  if (m.eager) {
+    ++flight.sends;
+    link_.send(wire::encode(m, static_cast<uint32_t>(m.total)), m.request.memory,
+               [this, &flight](Result<void> ok) { sent(flight, ok.has_value()); });
+  } else {
+    link_.send(wire::encode(m));
+  }
+  if (flight.cancelled) link_.send(wire::encode(wire::Cancel{m.id}));
+}
+
+void Session::sent(Flight& flight, bool ok) {
+  --flight.sends;
+  // If not, the connection is closing, and on_down() finishes what was answered.
+  if (ok && flight.sends == 0 && flight.result) finish(flight.message.id.slot);
+}
+
+void Session::resend() {
+  std::vector<Flight*> flights;
+  for (Slot& slot : slots_) {
+    if (slot.flight) flights.push_back(slot.flight.get());
+  }
+  std::sort(flights.begin(), flights.end(),
+            [](const Flight* a, const Flight* b) { return a->order < b->order; });
+  for (Flight* flight : flights) {
+    resent_.add();
+    transmit(*flight);
+  }
+}
+
+// ---- Receiving ----
+
+Result<Memory> Session::on_frame(const wire::FrameHeader& header,
+                                 std::span<const std::byte> message) {
+  switch (header.type) {
+    case wire::FrameType::reply:
+      return on_reply(message, header.payload_size);
+    case wire::FrameType::data:
+      return on_data(message, header.payload_size);
+    case wire::FrameType::pull:
+      if (Result<void> ok = on_pull(message); !ok) return std::move(ok).error();
+      return Memory{};
+    default:
+      return broken(fmt::format("a frame of type {}", static_cast<int>(header.type)));
+  }
+}
+
+Result<Session::Flight*> Session::find(const wire::RequestId& id) {
+  if (id.slot >= slots_.size() || !slots_[id.slot].flight ||
+      slots_[id.slot].sequence != id.sequence || slots_[id.slot].flight->result) {
+    return broken(fmt::format("slot {}, sequence {} is not under way", id.slot, id.sequence));
+  }
+  return slots_[id.slot].flight.get();
+}
+
+Result<Memory> Session::on_reply(std::span<const std::byte> message, uint32_t payload) {
+  Result<wire::ReplyMessage> reply = wire::decode_reply(message);
+  if (!reply) return std::move(reply).error();
+  Result<Flight*> found = find(reply->id);
+  if (!found) return std::move(found).error();
+  Flight& flight = **found;
+  const Request& r = flight.message.request;
+  Result<Reply>& result = reply->result;
+  if (moves_data(r.op) && result && result->count > flight.total) {
+    return broken(fmt::format("a count of {} for {} bytes", result->count, flight.total));
+  }
+  if (payload == 0) {
+    answered(flight, std::move(result));
+    return Memory{};
+  }
+  if (r.op != Op::read || !result || result->count != payload) {
+    return broken("a reply with a payload that is not its data");
+  }
+  landing_ = &flight;
+  landing_reply_ = std::move(result);
+  return r.memory.slice(Length(0), Length(payload));
+}
+
+void Session::on_payload() {
+  if (Flight* flight = std::exchange(landing_, nullptr)) {
+    answered(*flight, std::exchange(landing_reply_, Reply{}));
+  }
+}
+
+Result<Memory> Session::on_data(std::span<const std::byte> message, uint32_t payload) {
+  Result<wire::Data> data = wire::decode_data(message);
+  if (!data) return std::move(data).error();
+  Result<Flight*> found = find(data->id);
+  if (!found) return std::move(found).error();
+  const Flight& flight = **found;
+  if (flight.message.request.op != Op::read || data->part != wire::Part::stream ||
+      !within(data->position, payload, flight.total)) {
+    return broken("data that was not asked for");
+  }
+  if (payload == 0) return Memory{};
+  return flight.message.request.memory.slice(Length(data->position), Length(payload));
+}
+
+Result<void> Session::on_pull(std::span<const std::byte> message) {
+  Result<wire::Pull> pull = wire::decode_pull(message);
+  if (!pull) return std::move(pull).error();
+  Result<Flight*> found = find(pull->id);
+  if (!found) return std::move(found).error();
+  if (pull->length > welcome_.chunk) return broken("a pull longer than a chunk");
+  return pull->part == wire::Part::list ? send_list(**found, *pull) : send_stream(**found, *pull);
+}
+
+Result<void> Session::send_stream(Flight& flight, const wire::Pull& pull) {
+  const wire::RequestMessage& m = flight.message;
+  if (m.request.op != Op::write || m.eager || !within(pull.position, pull.length, flight.total)) {
+    return broken("a pull of data that there is not");
+  }
+  ++flight.sends;
+  link_.send(wire::encode(wire::Data{pull.id, pull.part, pull.position}, pull.length),
+             m.request.memory.slice(Length(pull.position), Length(pull.length)),
+             [this, &flight](Result<void> ok) { sent(flight, ok.has_value()); });
+  return {};
+}
+
+Result<void> Session::send_list(Flight& flight, const wire::Pull& pull) {
+  const auto blocks = flight.list.blocks();
+  if (flight.message.list_blocks == 0 || pull.position % wire::kBlockBytes != 0 ||
+      pull.length % wire::kBlockBytes != 0 ||
+      !within(pull.position, pull.length, blocks.size() * wire::kBlockBytes)) {
+    return broken("a pull of a list that there is not");
+  }
+  std::vector<std::byte> bytes(pull.length);
+  wire::encode_blocks(
+      blocks.subspan(pull.position / wire::kBlockBytes, pull.length / wire::kBlockBytes), bytes);
+  const Memory payload = Memory::of(std::span<const std::byte>(bytes));
+  link_.send(wire::encode(wire::Data{pull.id, pull.part, pull.position}, pull.length), payload,
+             [bytes = std::move(bytes)](auto) {});
+  return {};
+}
+
+}  // namespace forebay

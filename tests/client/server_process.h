@@ -1,0 +1,78 @@
+// ServerProcess: a real server over a MemoryStore, in a process of its own that ends with the
+// test's. Tests only. Make it while the test has one thread.
+#pragma once
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <memory>
+
+#include "client/remote_store.h"
+#include "core/testing.h"
+#include "loop/asio_loop.h"
+#include "server/server.h"
+#include "store/memory.h"
+#include "transport/socket_transport.h"
+
+namespace forebay {
+
+class ServerProcess {
+ public:
+  ServerProcess() : address_{Address::Kind::unix_socket, dir_ / "socket", 0} {
+    int ready[2];
+    FOREBAY_ASSERT(::pipe(ready) == 0);
+    pid_ = ::fork();
+    FOREBAY_ASSERT(pid_ >= 0);
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      serve(ready[1]);
+    }
+    ::close(ready[1]);
+    char byte;
+    FOREBAY_ASSERT(::read(ready[0], &byte, 1) == 1, "the server did not start");
+    ::close(ready[0]);
+  }
+  ~ServerProcess() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  ServerProcess(const ServerProcess&) = delete;
+
+  const Address& address() const { return address_; }
+
+  static RemoteRuntime runtime() {
+    RemoteRuntime r;
+    r.make_loop = [] { return std::make_unique<AsioLoop>(); };
+    r.make_transport = [](Loop&) { return std::make_unique<SocketTransport>(); };
+    return r;
+  }
+  Result<std::unique_ptr<RemoteStore>> connect() const {
+    RemoteOptions options;
+    options.address = [a = address_]() -> Result<Address> { return a; };
+    options.export_name = "data";
+    return RemoteStore::connect(std::move(options), runtime());
+  }
+
+ private:
+  [[noreturn]] void serve(int ready) {
+    AsioLoop loop;
+    SocketTransport transport;
+    CounterSet counters;
+    Server server({}, loop, {&loop}, counters);
+    ExportOptions exported;
+    exported.name = "data";
+    server.add_export(exported, std::make_unique<MemoryStore>()).value();
+    const auto listener =
+        transport.listen(address_, loop, [&](auto c) { server.accept(std::move(c)); }).value();
+    FOREBAY_ASSERT(::write(ready, "!", 1) == 1);
+    for (;;) loop.run_one(Duration::max());
+  }
+
+  TempDir dir_;
+  Address address_;
+  pid_t pid_;
+};
+
+}  // namespace forebay
