@@ -27,7 +27,7 @@ build: deps-build
 	@cmake --build --preset release
 
 demo: build
-	@tools/demo build/bin
+	@tools/demo
 
 test: deps-test
 	@tools/run_tests $(TESTS)
