@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include "assembly/host.h"
 #include "assembly/units.h"
 #include "assembly/version.h"
@@ -19,6 +21,9 @@
 
 namespace forebay {
 namespace {
+
+// For the Store's calls to end, after the drain.
+constexpr auto kLastWait = std::chrono::seconds(5);
 
 // A descriptor that threads of the server poke to wake the main thread.
 class Event {
@@ -39,6 +44,7 @@ class Event {
 // Blocks the signals in every thread to come and hands them over by a descriptor.
 int take_signals() {
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit is that client's EFBIG
   sigset_t signals;
   ::sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP}) ::sigaddset(&signals, signal);
@@ -115,6 +121,12 @@ int run(const ConfigSources& sources, int ready) {
   for (const auto& address : (*host)->published().addresses) log::info("listening on {}", address);
   say_ready(ready);
   const int code = serve(**host, *config, signals, stop_request);
+  // A back end that never answers would hold us here for ever, and with us the run directory.
+  std::thread([] {
+    std::this_thread::sleep_for(kLastWait);
+    log::error("stopped with calls of the file system unanswered");
+    ::_exit(kExitFailed);
+  }).detach();
   host->reset();
   log::info("stopped");
   return code;

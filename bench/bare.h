@@ -1,5 +1,5 @@
-// The physical limit that we measure ourselves against: bare sockets without a protocol. A ping-pong
-// of 64 bytes on epoll, and a stream whose receiver pwrites or whose sender preads.
+// The physical limit that we measure ourselves against: bare sockets without a protocol. A
+// ping-pong of 64 bytes on epoll, and a stream whose receiver pwrites or whose sender preads.
 #pragma once
 
 #include <cstddef>

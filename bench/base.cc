@@ -201,7 +201,9 @@ Row stream(const Bed& bed, const BenchOptions& options, Socket kind, bool write)
     };
   };
 
-  const auto rate = [](const FleetResult& f) { return static_cast<double>(kFile) / f.seconds / 1e6; };
+  const auto rate = [](const FleetResult& f) {
+    return static_cast<double>(kFile) / f.seconds / 1e6;
+  };
   Side us, them, warm;
   measure(warm, bed.server(), 1, ours(true, 0), rate);
   measure(warm, bare.pid(), 1, theirs(true, 0), rate);
@@ -242,8 +244,8 @@ bool same_file(const std::string& path, const std::byte* expected) {
   void* got = mmap(nullptr, kRequest, PROT_READ, MAP_SHARED, fd, 0);
   close(fd);
   if (got == MAP_FAILED) return false;
-  const bool same = std::filesystem::file_size(path) == kRequest &&
-                    memcmp(got, expected, kRequest) == 0;
+  const bool same =
+      std::filesystem::file_size(path) == kRequest && memcmp(got, expected, kRequest) == 0;
   munmap(got, kRequest);
   return same;
 }
@@ -358,18 +360,20 @@ Result<void> run_bench_base(const BenchOptions& options) {
   std::string scratch = (options.directory.empty() ? "/var/tmp" : options.directory) +
                         std::string("/forebay-bench-XXXXXX");
   if (mkdtemp(scratch.data()) == nullptr) {
-    return Error(errno, fmt::format("cannot make a scratch folder {}; give one with --dir", scratch));
+    return Error(errno,
+                 fmt::format("cannot make a scratch folder {}; give one with --dir", scratch));
   }
   Report report;
   report.name = "base";
-  report.mode = fmt::format("{}, page cache, {} cores, {} rounds interleaved, medians",
-                            file_system_of(scratch), std::thread::hardware_concurrency(),
-                            options.rounds);
+  report.mode =
+      fmt::format("{}, page cache, {} cores, {} rounds interleaved, medians",
+                  file_system_of(scratch), std::thread::hardware_concurrency(), options.rounds);
   Result<void> result;
   try {
     run_rows(options, scratch, report);
     fmt::print("{}", options.json ? report.json() : report.table());
-    if (!report.verified()) result = Error(EIO, "data was wrong; see the rows that are not verified");
+    if (!report.verified())
+      result = Error(EIO, "data was wrong; see the rows that are not verified");
   } catch (const std::exception& error) {
     result = Error(EIO, error.what());
   }

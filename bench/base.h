@@ -14,7 +14,7 @@ struct BenchOptions {
   std::string directory;          // scratch space; a folder of ours is made in it and removed
   std::vector<std::string> only;  // ids; empty: all
   int rounds = 5;
-  double seconds = 0.6;           // of one measurement of round trips
+  double seconds = 0.6;  // of one measurement of round trips
 };
 
 // Prints the report; an error if something could not be measured or data was wrong.

@@ -30,8 +30,8 @@ struct Shared {
 };
 
 struct FleetResult {
-  double seconds = 0;     // the longest of the processes
-  double cpu = 0;         // of all of them
+  double seconds = 0;  // the longest of the processes
+  double cpu = 0;      // of all of them
   uint64_t operations = 0;
   double p50 = 0;         // of all samples
   bool verified = false;  // all of them

@@ -37,15 +37,15 @@ std::string verdict(const Row& row) {
 }  // namespace
 
 std::string Report::table() const {
-  std::string out = fmt::format("{}: {}\n\n{:<20} {:>10} {:>10} {:<8} {:>7} {:>7} {:>7} {:>7}\n",
-                                name, mode, "id", "ours", "theirs", "unit", "ratio", "floor", "cpu",
-                                "most");
+  std::string out =
+      fmt::format("{}: {}\n\n{:<20} {:>10} {:>10} {:<8} {:>7} {:>7} {:>7} {:>7}\n", name, mode,
+                  "id", "ours", "theirs", "unit", "ratio", "floor", "cpu", "most");
   for (const Row& row : rows) {
-    out += fmt::format("{:<20} {:>10} {:>10} {:<8} {:>7.2f} {:>7.2f} {:>7} {:>7}  {}\n", row.id,
-                       figure(row.ours), figure(row.theirs), row.unit, row.ratio, row.at_least,
-                       row.cpu_ratio ? fmt::format("{:.2f}", *row.cpu_ratio) : "",
-                       row.cpu_at_most ? fmt::format("{:.2f}", *row.cpu_at_most) : "",
-                       verdict(row));
+    out +=
+        fmt::format("{:<20} {:>10} {:>10} {:<8} {:>7.2f} {:>7.2f} {:>7} {:>7}  {}\n", row.id,
+                    figure(row.ours), figure(row.theirs), row.unit, row.ratio, row.at_least,
+                    row.cpu_ratio ? fmt::format("{:.2f}", *row.cpu_ratio) : "",
+                    row.cpu_at_most ? fmt::format("{:.2f}", *row.cpu_at_most) : "", verdict(row));
   }
   out += "\nratio: how many times better ours is. cpu: our CPU over theirs, both ends together.\n";
   for (const Row& row : rows) {

@@ -1,5 +1,5 @@
-// What every benchmark prints: rows that set our figure beside another's of the same run, as a table
-// for people or as JSON. A ratio above 1 means that ours is better.
+// What every benchmark prints: rows that set our figure beside another's of the same run, as a
+// table for people or as JSON. A ratio above 1 means that ours is better.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@ namespace forebay::bench {
 
 struct Row {
   std::string id;
-  std::string what;     // for people
+  std::string what;  // for people
   double ours = 0;
   std::string against;  // what `theirs` is
   double theirs = 0;

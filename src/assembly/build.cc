@@ -11,7 +11,7 @@
 #include "assembly/json.h"
 #include "assembly/run_dir.h"
 #include "core/log.h"
-#include "loop/asio_loop.h"
+#include "loop/epoll_loop.h"
 #include "store/memory.h"
 #include "store/null.h"
 #include "store/posix.h"
@@ -171,7 +171,7 @@ Result<Address> server_address(const Config& config) {
 
 RemoteRuntime real_runtime() {
   RemoteRuntime runtime;
-  runtime.make_loop = [] { return std::make_unique<AsioLoop>(); };
+  runtime.make_loop = [] { return std::make_unique<EpollLoop>(); };
   runtime.make_transport = [](Loop&) { return std::make_unique<SocketTransport>(); };
   return runtime;
 }

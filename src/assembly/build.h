@@ -31,7 +31,7 @@ Result<std::vector<Address>> listen_addresses(const ServerConfig& config,
 // The address of the server that the client's configuration means. Read anew from the run directory
 // at every call, because a restarted server may have another port.
 Result<Address> server_address(const Config& config);
-// The real thing: Asio's loop, and sockets.
+// The real thing: an EpollLoop, and sockets.
 RemoteRuntime real_runtime();
 
 // The server's export as a Store; `program` is what the server's status shows. The error says what

@@ -33,7 +33,7 @@ Result<void> ServerHost::build(const Config& config, std::function<void()> on_st
       config.server.workers > 0 ? config.server.workers : std::thread::hardware_concurrency();
   std::vector<Loop*> loops;
   for (unsigned i = 0; i < std::max(1u, wanted); ++i) {
-    workers_.push_back(std::make_unique<AsioLoop>());
+    workers_.push_back(std::make_unique<EpollLoop>());
     loops.push_back(workers_.back().get());
   }
   ServerOptions options = server_options(config.server);

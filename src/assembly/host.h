@@ -11,7 +11,7 @@
 
 #include "assembly/build.h"
 #include "assembly/run_dir.h"
-#include "loop/asio_loop.h"
+#include "loop/epoll_loop.h"
 #include "loop/loop_thread.h"
 #include "server/server.h"
 #include "transport/socket_transport.h"
@@ -47,8 +47,8 @@ class ServerHost {
   RunDir run_dir_;
   Surroundings around_;
   Published published_;
-  std::unique_ptr<AsioLoop> lobby_ = std::make_unique<AsioLoop>();
-  std::vector<std::unique_ptr<AsioLoop>> workers_;
+  std::unique_ptr<EpollLoop> lobby_ = std::make_unique<EpollLoop>();
+  std::vector<std::unique_ptr<EpollLoop>> workers_;
   SocketTransport transport_;
   std::unique_ptr<Server> server_;
   std::vector<std::unique_ptr<Listener>> listeners_;

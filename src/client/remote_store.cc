@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <system_error>
 
 #include "client/driver.h"
 #include "client/fork_guard.h"
@@ -88,11 +89,15 @@ class RemoteStoreImpl final : public RemoteStore {
 Result<std::unique_ptr<RemoteStore>> RemoteStore::connect(RemoteOptions options,
                                                           RemoteRuntime runtime) {
   const bool wait = runtime.loop == nullptr;
-  auto store = std::make_unique<RemoteStoreImpl>(std::move(options), std::move(runtime));
-  if (wait) {
-    if (Result<void> ok = store->open(); !ok) return std::move(ok).error();
+  try {
+    auto store = std::make_unique<RemoteStoreImpl>(std::move(options), std::move(runtime));
+    if (wait) {
+      if (Result<void> ok = store->open(); !ok) return std::move(ok).error();
+    }
+    return std::unique_ptr<RemoteStore>(std::move(store));
+  } catch (const std::system_error& error) {  // of the loop: no descriptors left
+    return Error(error.code().value(), "cannot make an event loop");
   }
-  return std::unique_ptr<RemoteStore>(std::move(store));
 }
 
 }  // namespace forebay

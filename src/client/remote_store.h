@@ -41,7 +41,7 @@ struct RemoteOptions {
   std::string program, job;                       // for the server's status
 };
 
-// What a RemoteStore runs on. The real one makes an AsioLoop and a socket transport, anew after a
+// What a RemoteStore runs on. The real one makes an EpollLoop and a socket transport, anew after a
 // fork; the simulated one hands out the simulator's.
 struct RemoteRuntime {
   std::function<std::unique_ptr<Loop>()> make_loop;  // used when `loop` is null

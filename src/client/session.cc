@@ -71,8 +71,23 @@ void Session::check_idle() {
   for (Task& task : std::exchange(idle_waiters_, {})) task();
 }
 
+// Invariant 3.
+bool Session::must_wait(const Request& r) const {
+  if (reads_ == 0 || (r.op != Op::write && r.op != Op::resize && r.op != Op::fallocate))
+    return false;
+  for (const Slot& slot : slots_) {
+    if (!slot.flight || slot.flight->message.request.op != Op::read) continue;
+    const Request& read = slot.flight->message.request;
+    if (read.handle != r.handle) continue;
+    if (r.op != Op::write || slot.flight->message.list_blocks != 0) return true;
+    if (may_overlap(read.file, r.file)) return true;
+  }
+  return false;
+}
+
 void Session::pump() {
-  while (link_.up() && !in_parts_ && !queue_.empty() && !free_slots_.empty()) {
+  while (link_.up() && !in_parts_ && !queue_.empty() && !free_slots_.empty() &&
+         !must_wait(queue_.front()->message.request)) {
     FlightRef flight = std::move(queue_.front());
     queue_.pop_front();
     issue(std::move(flight));
@@ -90,6 +105,7 @@ void Session::answered(Flight& flight, Result<Reply> result) {
 void Session::finish(uint16_t slot) {
   FlightRef flight = std::move(slots_[slot].flight);
   free_slots_.push_back(slot);
+  reads_ -= flight->message.request.op == Op::read;
   if (flight->message.eager) eager_left_ += flight->total;
   if (flight->parts) in_parts_ = false;
   if (goes_on(*flight)) {
@@ -155,10 +171,13 @@ void Session::on_up(const wire::Welcome& welcome, bool resumed) {
   if (link_.connects() > 1) reconnects_.add();
   std::vector<FlightRef> failed;
   if (!resumed) {
+    // A server that lives on and has forgotten us may have done it: once means once.
+    const bool same_life = welcome.boot == welcome_.boot;
     std::vector<FlightRef> again;
     for (FlightRef& flight : take_slots()) {
       flight->sent_before |= std::exchange(flight->sent_now, false);
-      auto& to = flight->may_be_sent_anew() ? again : failed;
+      const bool unsure = same_life && flight->may_have_begun();
+      auto& to = flight->may_be_sent_anew() && !unsure ? again : failed;
       to.push_back(std::move(flight));
     }
     requeue(std::move(again));
@@ -223,6 +242,7 @@ std::vector<Session::FlightRef> Session::take_slots() {
   }
   slots_.clear();
   free_slots_.clear();
+  reads_ = 0;
   in_parts_ = false;
   std::sort(flights.begin(), flights.end(),
             [](const FlightRef& a, const FlightRef& b) { return a->order < b->order; });

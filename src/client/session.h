@@ -8,15 +8,19 @@
 //  - the server said goodbye: it had not begun what it had not answered; back to the queue. (What
 //  was
 //    also sent over an earlier connection may have been answered there: that is as the next case.)
-//  - the session is gone (the server restarted, or forgot us): repeatable requests go back to the
-//    queue, in their order; the others fail with outcome_unknown;
+//  - the session is gone and the server restarted: repeatable requests go back to the queue, in
+//    their order; the others fail with outcome_unknown;
+//  - the session is gone and the server lives on (it forgot us): the same, but nothing that changes
+//    something is sent again;
 //  - the link gave up: everything fails, with outcome_unknown what may have changed something.
 // So requests are sent, and sent again, in the order of submission.
 //
 // Invariants:
 //  1. A flight is completed once, and only when no send of its memory is under way.
 //  2. Eager bytes of the flights in slots are within the credit that the server gave.
-//  3. While a request that was cut into parts (parts.h) is under way, nothing behind it is sent.
+//  3. What writes is not sent while a read of ours that it overlaps is unanswered: after a resume
+//     the server does such a read again, and must not show it what came later.
+//  4. While a request that was cut into parts (parts.h) is under way, nothing behind it is sent.
 //
 // Threads: everything on the loop, except stats(), descriptor() and a request's stop_token, which
 // may be stopped from any thread. Completions run on the loop and may submit.
@@ -75,6 +79,7 @@ class Session final : private Link::User {
 
   // Sending.
   void pump();
+  bool must_wait(const Request& request) const;
   void issue(FlightRef flight);
   void shape(Flight& flight);
   void transmit(Flight& flight);
@@ -107,6 +112,7 @@ class Session final : private Link::User {
   std::deque<FlightRef> queue_;
   bool in_parts_ = false;  // a request that was cut is in a slot
   size_t live_ = 0, background_ = 0;
+  size_t reads_ = 0;  // in slots
   uint64_t submitted_ = 0, transmitted_ = 0;
   uint64_t eager_left_ = 0;
   wire::Welcome welcome_;

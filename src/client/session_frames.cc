@@ -33,6 +33,7 @@ void Session::issue(FlightRef ref) {
   flight.message.id = {slot, ++slots_[slot].sequence};
   flight.order = ++transmitted_;
   slots_[slot].flight = std::move(ref);
+  reads_ += flight.message.request.op == Op::read;
   shape(flight);
   transmit(flight);
 }

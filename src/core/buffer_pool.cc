@@ -74,6 +74,11 @@ BufferPool::~BufferPool() {
   ::munmap(base_, capacity_ * buffer_size_);
 }
 
+bool BufferPool::wanted() const {
+  std::lock_guard lock(mutex_);
+  return !waiting_.empty();
+}
+
 uint64_t BufferPool::in_use() const {
   std::lock_guard lock(mutex_);
   return capacity_ - free_.size();

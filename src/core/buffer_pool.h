@@ -56,6 +56,7 @@ class BufferPool {
   uint64_t buffer_size() const { return buffer_size_; }
   uint64_t capacity() const { return capacity_; }
   uint64_t in_use() const;
+  bool wanted() const;  // somebody waits
 
   // A buffer now, or an empty one if none is free or somebody waits.
   Buffer try_take();

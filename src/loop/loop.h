@@ -1,6 +1,6 @@
 // Loop: an event loop, seen from those who run on it: tasks, timers and a clock. One thread runs a
 // Loop at a time, and everything bound to it (connections, sessions) is touched only there, so it
-// needs no locks. The real one is Asio's (asio_loop.h); the simulated one (sim_loop.h) runs the
+// needs no locks. The real one is on epoll (epoll_loop.h); the simulated one (sim_loop.h) runs the
 // same servers and clients in one thread, deterministic from a seed.
 #pragma once
 

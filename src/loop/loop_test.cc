@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/testing.h"
-#include "loop/asio_loop.h"
+#include "loop/epoll_loop.h"
 #include "loop/loop_thread.h"
 #include "loop/sim_loop.h"
 
@@ -24,8 +24,8 @@ using namespace std::chrono_literals;
 template <class L>
 std::unique_ptr<L> make_loop();
 template <>
-std::unique_ptr<AsioLoop> make_loop() {
-  return std::make_unique<AsioLoop>();
+std::unique_ptr<EpollLoop> make_loop() {
+  return std::make_unique<EpollLoop>();
 }
 template <>
 std::unique_ptr<SimLoop> make_loop() {
@@ -46,7 +46,7 @@ class LoopTest : public testing::Test {
   Loop& loop = *owner;
 };
 
-using Loops = testing::Types<AsioLoop, SimLoop>;
+using Loops = testing::Types<EpollLoop, SimLoop>;
 TYPED_TEST_SUITE(LoopTest, Loops);
 
 TYPED_TEST(LoopTest, PostsRunInOrderAndNeverInside) {
@@ -133,8 +133,8 @@ TYPED_TEST(LoopTest, DestroyedLoopDropsWhatHasNotRun) {
   EXPECT_EQ(held.use_count(), 1);
 }
 
-TEST(AsioLoop, PostFromOtherThreadsWakesAndKeepsEachThreadsOrder) {
-  AsioLoop loop;
+TEST(EpollLoop, PostFromOtherThreadsWakesAndKeepsEachThreadsOrder) {
+  EpollLoop loop;
   LoopThread runner(loop, "a name longer than fifteen");
   constexpr int kThreads = 4, kEach = 2000;
   std::vector<int> seen(kThreads, 0);
@@ -160,8 +160,8 @@ TEST(AsioLoop, PostFromOtherThreadsWakesAndKeepsEachThreadsOrder) {
   EXPECT_FALSE(loop.on_loop());
 }
 
-TEST(AsioLoop, WakeMakesAWaitReturn) {
-  AsioLoop loop;
+TEST(EpollLoop, WakeMakesAWaitReturn) {
+  EpollLoop loop;
   std::thread waker([&] {
     std::this_thread::sleep_for(10ms);
     loop.wake();
@@ -172,8 +172,8 @@ TEST(AsioLoop, WakeMakesAWaitReturn) {
   waker.join();
 }
 
-TEST(AsioLoop, ThreadsMayTakeTurns) {
-  AsioLoop loop;
+TEST(EpollLoop, ThreadsMayTakeTurns) {
+  EpollLoop loop;
   std::mutex turn;
   int ran = 0;
   std::vector<std::thread> threads;
@@ -191,8 +191,8 @@ TEST(AsioLoop, ThreadsMayTakeTurns) {
   EXPECT_EQ(ran, 600);
 }
 
-TEST(AsioLoop, TimersOfARunningLoopThreadFire) {
-  AsioLoop loop;
+TEST(EpollLoop, TimersOfARunningLoopThreadFire) {
+  EpollLoop loop;
   std::promise<void> fired;
   LoopThread runner(loop);
   loop.post([&] { loop.after(2ms, [&] { fired.set_value(); }); });

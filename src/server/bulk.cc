@@ -105,8 +105,9 @@ Request BulkFlight::part_of_request(Chunk& chunk) const {
 
 void BulkFlight::idle(Chunk& chunk, bool more) {
   chunk.state = State::idle;
-  // Given back and asked for again, the buffer goes to whoever waits longest.
-  if (!more || owned() > 1) chunk.buffer.release();
+  // Given back and asked for again, the buffer goes to whoever waits longest: with more requests
+  // than buffers each gets its turn, chunk by chunk.
+  if (!more || owned() > 1 || exported().pool.wanted()) chunk.buffer.release();
 }
 
 void BulkFlight::keep(unsigned call, Result<Reply> result) {

@@ -7,8 +7,9 @@
 // chunks, so that memory is the pool and a small part of it for the lists of pieces.
 //
 // Invariants:
-//  1. A flight that has begun to move data owns at least one buffer until all of its stream is
-//     issued; it takes further ones, up to `in_flight`, only if nobody waits for one.
+//  1. A flight takes a first buffer in its turn and further ones, up to `in_flight`, only if nobody
+//     waits for one. With a buffer in hand it waits for its client and the Store only, never for
+//     another buffer, so every buffer comes back.
 //  2. The file side is walked once, in the order of issue: a list of a million pieces stays linear.
 #pragma once
 

@@ -80,8 +80,9 @@ bool Flight::reserve() {
   if (!extents) return fail(std::move(extents).error()), false;
   if (extents->empty()) return true;
   const auto mode = op == Op::read ? ReservationTable::Mode::read : ReservationTable::Mode::write;
-  return exported().reservations.add(reservation_, request_.handle, mode, std::move(*extents),
-                                     loop(), [self = shared_from_this()] { self->granted(); });
+  return exported().reservations.add(reservation_, exported().store().identity(request_.handle),
+                                     mode, std::move(*extents), loop(),
+                                     [self = shared_from_this()] { self->granted(); });
 }
 
 void Flight::granted() {
@@ -116,7 +117,7 @@ void Flight::charged(BufferPool::Charge charge) {
 void Flight::pull_list() {
   if (!list_->complete()) {
     list_asked_ = session_->connected();
-    const auto piece = list_->next(exported().options.chunk);
+    const auto piece = list_->next(exported().pool.buffer_size());
     if (list_asked_) {
       session_->pull(shared_from_this(), wire::Part::list, piece.position, piece.length);
     }

@@ -182,7 +182,7 @@ Result<uint64_t> Lobby::make_session(const Peer& peer, const wire::Hello& hello,
   welcome.slots = options_->slots;
   welcome.eager_bytes = record.eager;
   welcome.eager_max = options_->eager_max;
-  welcome.chunk = static_cast<uint32_t>((*exported)->options.chunk);
+  welcome.chunk = static_cast<uint32_t>((*exported)->pool.buffer_size());
   welcome.max_list_bytes = (*exported)->pool.max_charge();
   welcome.grace_ms = static_cast<uint32_t>(options_->grace / std::chrono::milliseconds(1));
 

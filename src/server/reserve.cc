@@ -18,14 +18,15 @@ void Reservation::release() {
   if (ReservationTable* table = std::exchange(table_, nullptr)) table->release(file_, id_);
 }
 
-bool ReservationTable::add(Reservation& out, const Handle& handle, Mode mode, Extents extents,
+bool ReservationTable::add(Reservation& out, std::string_view name, Mode mode, Extents extents,
                            Loop& loop, Task granted) {
   FOREBAY_ASSERT(!out);
   std::lock_guard lock(mutex_);
-  auto& file = files_[handle.bytes];
+  std::string key(name);
+  auto& file = files_[key];
   if (!file) file = std::make_unique<File>();
   out.table_ = this;
-  out.file_ = handle.bytes;
+  out.file_ = std::move(key);
   out.id_ = next_id_++;
   if (file->reservations.add(out.id_, mode, std::move(extents))) return true;
   file->waiting.emplace(out.id_, Waiter{&loop, std::move(granted)});

@@ -3,7 +3,7 @@
 // all at once, in arrival order, and overlapping requests wait unless both are reads. (The paper's
 // forwarder, paper 1 section III, leaves overlapping requests to the file system; we do not.)
 //
-// A file is known by the bytes of its handle.
+// A file is known by its Store's identity() of its handle.
 //
 // Threads: any; one lock, never held while somebody else's code runs.
 #pragma once
@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -48,7 +49,7 @@ class ReservationTable {
 
   // Reserves. True: the request may run at once. False: `granted` will be posted to `loop` when it
   // may; not if the reservation is released before, but a task that is already posted still runs.
-  bool add(Reservation& out, const Handle& handle, Mode mode, Extents extents, Loop& loop,
+  bool add(Reservation& out, std::string_view file, Mode mode, Extents extents, Loop& loop,
            Task granted);
 
   size_t held() const;  // for tests and status

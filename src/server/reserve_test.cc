@@ -15,7 +15,7 @@ Extents range(uint64_t offset, uint64_t length) {
 TEST(ReservationTable, GrantsInOrderOnTheLoop) {
   SimLoop loop(test_seed());
   ReservationTable table;
-  const Handle a{"a"}, b{"b"};
+  const std::string a = "a", b = "b";
   std::string ran;
   auto note = [&](char c) { return [&ran, c] { ran += c; }; };
   Reservation first, second, third, elsewhere;
@@ -41,9 +41,8 @@ TEST(ReservationTable, AReleasedWaiterIsForgotten) {
   ReservationTable table;
   auto alive = std::make_shared<int>(0);
   Reservation first, second;
-  table.add(first, Handle{"a"}, ReservationTable::Mode::write, range(0, 10), loop, [] {});
-  table.add(second, Handle{"a"}, ReservationTable::Mode::write, range(0, 10), loop,
-            [alive] { ++*alive; });
+  table.add(first, "a", ReservationTable::Mode::write, range(0, 10), loop, [] {});
+  table.add(second, "a", ReservationTable::Mode::write, range(0, 10), loop, [alive] { ++*alive; });
   second.release();
   EXPECT_EQ(alive.use_count(), 1);
   first.release();

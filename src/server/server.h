@@ -14,8 +14,8 @@
 //     again.
 //  2. A session outlives its connection by `grace`; flights keep reservations and buffers
 //     meanwhile. A client that resumes fences its old connection first.
-//  3. Every issued data flight owns at least one buffer, and takes further ones only if nobody
-//     waits.
+//  3. A data flight takes a first buffer in its turn, and further ones only if nobody waits; with
+//     one in hand it waits for its client and the Store only, so every buffer comes back.
 //  4. A client that owes us pulled data, or does not take what we send, is cut off after `stall`.
 //  5. A request that makes no progress for `deadline` (plus `stall` and `grace` while it waits for
 //     its turn) is answered ETIMEDOUT; its buffers and reservation stay held until the Store's call

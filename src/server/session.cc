@@ -72,7 +72,8 @@ bool Session::repeats(const wire::RequestId& id) const {
 
 // Breaks of the protocol; what is merely wrong with a request is its reply's business.
 std::optional<Error> Session::misused(const wire::RequestMessage& m, uint32_t payload) const {
-  const auto [slot, sequence] = m.id;
+  const uint16_t slot = m.id.slot;
+  const uint64_t sequence = m.id.sequence;
   const auto wrong = [&](const std::string& text) {
     return Error(EPROTO, fmt::format("request {} of slot {}: {}", sequence, slot, text));
   };
@@ -81,7 +82,9 @@ std::optional<Error> Session::misused(const wire::RequestMessage& m, uint32_t pa
   if (sequence == 0 || (sequence != s.sequence && sequence != s.sequence + 1)) {
     return wrong(fmt::format("the last one was {}", s.sequence));
   }
-  if (sequence == s.sequence + 1 && s.flight) return wrong("the one before is not answered");
+  if (sequence == s.sequence + 1 && (s.flight || s.sending)) {
+    return wrong("the one before is not answered");
+  }
   if (!m.bad && payload != (m.eager ? m.total : 0)) {
     return wrong(fmt::format("{} bytes of payload, {} expected", payload, m.eager ? m.total : 0));
   }
@@ -137,6 +140,7 @@ void Session::on_payload() {
     parts_.info->bytes_in.add(owed.pull.length);
     exported().bytes_in.add(owed.pull.length);
     owed.flight->landed(owed.pull);
+    if (stopping_) shed(), leave_if_drained();
   }
 }
 
@@ -187,6 +191,11 @@ Result<void> Session::permit(wire::RequestMessage& message) {
                                     message.list_blocks, exported().options.name,
                                     exported().pool.max_charge() / wire::kBlockBytes));
   }
+  // Small data is with the Store at once; what waits for its client must not hold others up unless
+  // it may.
+  if (message.list_blocks != 0 || (!message.eager && message.total > options().eager_max)) {
+    if (auto good = exported().store().admits(message.request); !good) return good;
+  }
   if (rights_.size() >= kMaxRights && message.request.op != Op::close &&
       must_note(message.request)) {
     return Error(EMFILE, fmt::format("this session holds {} open files", rights_.size()));
@@ -228,11 +237,17 @@ void Session::reply(wire::RequestId id, Op op, bool spoken, Result<Reply> result
     slots_[id.slot].reply = head;
   }
   if (!send_it) return;
-  if (payload == 0) return send(std::move(head));
+  // The connection is ours and runs no callback after it is gone. A client that does not take its
+  // replies is so held to one for each slot.
+  slots_[id.slot].sending = true;
+  if (payload == 0) {
+    return send(std::move(head), {}, [this, id](Result<void>) { slots_[id.slot].sending = false; });
+  }
   parts_.info->bytes_out.add(payload);
   exported().bytes_out.add(payload);
   const Memory memory = Memory::of(data.span());
-  send(std::move(head), memory, [held = std::move(data)](Result<void>) {});
+  send(std::move(head), memory,
+       [this, id, held = std::move(data)](Result<void>) { slots_[id.slot].sending = false; });
 }
 
 void Session::pull(std::shared_ptr<Flight> flight, wire::Part part, uint64_t position,

@@ -91,7 +91,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   struct Slot {
     uint64_t sequence = 0;
     std::shared_ptr<Flight> flight;
-    std::string reply;  // remembered, encoded; empty: do it again
+    std::string reply;     // remembered, encoded; empty: do it again
+    bool sending = false;  // the reply is not out yet, so the client cannot have seen it
   };
   struct Owed {
     std::shared_ptr<Flight> flight;

@@ -46,6 +46,7 @@ void Session::detach(const Error& why) {
   pulls_.clear();
   incoming_.reset();
   landing_ = Landing::nowhere;
+  for (Slot& slot : slots_) slot.sending = false;
   if (ended_) return;
   each_flight([](Flight& flight) {
     flight.spoken = false;
@@ -90,8 +91,10 @@ void Session::sweep() {
 void Session::check_deadline(Flight& flight, Time now) {
   const bool away = !connection_ && flight.busy() == 0;
   if (!flight.waits_for_client() && !away) {
-    const Duration turn = flight.begun() ? Duration(0) : options().stall + options().grace;
-    if (now - flight.progress() >= options().deadline + turn) flight.time_out();
+    const Duration turn = flight.busy() > 0 ? Duration(0) : options().stall + options().grace;
+    // What flushes may have gigabytes to flush.
+    const Duration most = options().deadline * (flight.op == Op::commit ? 10 : 1);
+    if (now - flight.progress() >= most + turn) flight.time_out();
   } else if (connected() && !flight.spoken && flight.op == Op::read &&
              now - attached_at_ >= options().stall) {
     flight.abort();  // the client came back and has not asked again: if it ever does, we read again
@@ -173,6 +176,8 @@ void Session::stop() {
 // wait for.
 void Session::shed() {
   each_flight([&](Flight& flight) {
+    // The connection is writing into its memory: when that has landed we come back here.
+    if (landing_ == Landing::pulled && pulls_.front().flight.get() == &flight) return;
     const bool orphan = !connection_ && flight.busy() == 0;
     if (!flight.begun() || orphan) flight.abort();
   });

@@ -39,11 +39,11 @@ std::string ops_of(const Export& e) {
 
 std::string to_json(const Export& e) {
   return fmt::format(
-      R"({{"name": {}, "what": {}, "flights": {}, "errors": {}, "bytes_in": {}, "bytes_out": {}, )"
-      R"("pool": {{"buffer": {}, "buffers": {}, "in_use": {}}}, "ops": {{{}}}}})",
-      quoted(e.options.name), quoted(e.options.what), e.flights.get(), e.errors.get(),
-      e.bytes_in.get(), e.bytes_out.get(), e.pool.buffer_size(), e.pool.capacity(), e.pool.in_use(),
-      ops_of(e));
+      R"({{"name": {}, "what": {}, "flights": {}, "reservations": {}, "errors": {}, "bytes_in": {}, )"
+      R"("bytes_out": {}, "pool": {{"buffer": {}, "buffers": {}, "in_use": {}}}, "ops": {{{}}}}})",
+      quoted(e.options.name), quoted(e.options.what), e.flights.get(), e.reservations.held(),
+      e.errors.get(), e.bytes_in.get(), e.bytes_out.get(), e.pool.buffer_size(), e.pool.capacity(),
+      e.pool.in_use(), ops_of(e));
 }
 
 std::string to_json(const SessionStatus& s) {

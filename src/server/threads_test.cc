@@ -8,7 +8,7 @@
 #include <semaphore>
 #include <thread>
 
-#include "loop/asio_loop.h"
+#include "loop/epoll_loop.h"
 #include "loop/loop_thread.h"
 #include "server/raw_client.h"
 #include "transport/socket_transport.h"
@@ -75,7 +75,7 @@ void on(Loop& loop, Fn fn) {
 }
 
 void work(const Address& address, int number) {
-  AsioLoop loop;
+  EpollLoop loop;
   RawClient c(loop, std::make_unique<SocketTransport>(), address, numbered("c", number));
   ASSERT_TRUE(c.connect());
   const OpenFile own = create(c, numbered("own", number)), shared = create(c, "shared");
@@ -98,7 +98,7 @@ void work(const Address& address, int number) {
 TEST(Threads, ManyClientsOnTwoWorkers) {
   TempDir dir;
   CounterSet counters;
-  AsioLoop lobby, first, second;
+  EpollLoop lobby, first, second;
   auto server = std::make_unique<Server>(ServerOptions{}, lobby,
                                          std::vector<Loop*>{&first, &second}, counters);
   ExportOptions o = SimServer::small();

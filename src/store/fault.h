@@ -52,6 +52,10 @@ class FaultStore final : public Store {
 
   void submit(Request request, Completion done) override;
   Result<Handle> root() override { return inner_->root(); }
+  Result<void> admits(const Request& request) override { return inner_->admits(request); }
+  std::string_view identity(const Handle& handle) const override {
+    return inner_->identity(handle);
+  }
 
   void add(FaultRule rule);  // the first rule that fires counts
   void clear();              // the rules; counters go back to 0, what is held stays held

@@ -62,6 +62,10 @@ class Local final : public PosixStore {
   void submit(Request request, Completion done) override;
   Result<Reply> call(Request request) override;
   Result<Handle> root() override { return ops_.top(); }
+  Result<void> admits(const Request& request) override { return ops_.admits(request); }
+  std::string_view identity(const Handle& handle) const override {
+    return posix::Handles::identity(handle);
+  }
   bool kernel_handles() const override { return ops_.kernel_handles(); }
 
  private:
@@ -94,6 +98,8 @@ bool Local::inline_op(const Request& request) const {
     case Op::commit:
     case Op::readdir:
       return false;
+    case Op::create:
+      return (request.flags & kFlagTruncate) == 0;
     case Op::read:
     case Op::write: {
       constexpr uint64_t kMostRuns = 32;  // a system call each

@@ -39,7 +39,8 @@ Result<Right> Operations::grant(At& at, const Request& r, const Handle& handle, 
     if (!again) return std::move(again).error();
     at = std::move(*again);
   }
-  table_.keep(at.file, r.access, std::move(opened));
+  const Access needed = allows(r.access, Access::write) ? Access::write : Access::read;
+  table_.keep(at.file, r.access, std::move(opened), needed);
   return right;
 }
 
@@ -103,7 +104,7 @@ Result<DescriptorPtr> Operations::open_again(At& at, const Request& r, Grant gra
     Result<Fd> fd = with_room([&] { return reopen(at.fd(), at.file->type, open_flags(want)); });
     if (!fd && fd.error().code() == EACCES && identity_.become(*r.caller))
       fd = reopen(at.fd(), at.file->type, open_flags(want));
-    if (fd) return table_.keep(at.file, want, std::move(*fd));
+    if (fd) return table_.keep(at.file, want, std::move(*fd), access);
     if (want == access) return std::move(fd).error();
   }
   return Error(EACCES);
@@ -124,6 +125,17 @@ Result<Operations::Io> Operations::use_right(At& at, const Request& r, Access ac
     use.io = std::move(*opened);
   }
   return Io{at.file, std::move(use.io)};
+}
+
+Result<void> Operations::admits(const Request& r) const {
+  const Access access = r.op == Op::read ? Access::read : Access::write;
+  const FilePtr file = table_.find(r.handle.bytes);
+  const File::Use use = file ? file->use(r.right.bytes, access) : File::Use{};
+  Result<Grant> grant = use.known ? Result<Grant>(use.grant) : rights_.open(r.handle, r.right);
+  if (!grant) return std::move(grant).error();
+  if (grant->uid != r.caller->uid) return Error(EACCES, "the right was granted to another user");
+  if (!allows(grant->access, access)) return Error(EBADF, "the right does not allow this");
+  return {};
 }
 
 // ---- Create ----

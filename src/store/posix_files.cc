@@ -115,7 +115,7 @@ bool FileTable::remove_right(File& file, const std::string& right) {
   return file.hidden;
 }
 
-DescriptorPtr FileTable::keep(const FilePtr& file, Access access, Fd fd) {
+DescriptorPtr FileTable::keep(const FilePtr& file, Access access, Fd fd, Access needed) {
   auto descriptor = std::make_shared<const Descriptor>(std::move(fd), count_);
   DescriptorPtr result;
   {
@@ -126,7 +126,7 @@ DescriptorPtr FileTable::keep(const FilePtr& file, Access access, Fd fd) {
     enter_ring(file);
     if (allows(access, Access::read) && !file->read_) file->read_ = descriptor;
     if (allows(access, Access::write) && !file->write_) file->write_ = descriptor;
-    result = allows(access, Access::write) ? file->write_ : file->read_;
+    result = needed == Access::write ? file->write_ : file->read_;
   }
   descriptor.reset();
   shrink();

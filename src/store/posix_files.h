@@ -106,8 +106,8 @@ class FileTable {
   bool remove_right(File& file, const std::string& right);
 
   // Keeps a descriptor opened for `access` while the file has rights, unless there is one already,
-  // and returns the one to use.
-  DescriptorPtr keep(const FilePtr& file, Access access, Fd fd);
+  // and returns the one for `needed` (read or write), which `access` allows.
+  DescriptorPtr keep(const FilePtr& file, Access access, Fd fd, Access needed);
   // Keeps what is open open, for a file that could not be opened again. False if too many are.
   bool pin(File& file);
 

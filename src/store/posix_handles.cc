@@ -102,6 +102,15 @@ bool Handles::kernel_handles_work(int top) {
   return kernel_handle_of(top, handle) && open_kernel(top, handle);
 }
 
+std::string_view Handles::identity(const Handle& handle) {
+  constexpr size_t kBeforePath = 1 + sizeof(uint64_t) + sizeof(InodeId::inode) +
+                                 sizeof(FileTime::seconds) + sizeof(FileTime::nanoseconds) +
+                                 sizeof(uint64_t);
+  const std::string_view bytes = handle.bytes;
+  const bool path = !bytes.empty() && bytes.front() == kPathKind;
+  return path ? bytes.substr(0, kBeforePath) : bytes;
+}
+
 Result<Handle> Handles::make(int fd, const InodeId& id) const {
   std::string body;
   body.push_back(kernel_ ? kKernelKind : kPathKind);

@@ -40,6 +40,9 @@ class Handles {
 
   bool kernel() const { return kernel_; }
 
+  // What all handles of one file share: of a path handle, all but the path.
+  static std::string_view identity(const Handle& handle);
+
   // The handle of what the descriptor names, whose identity is known.
   Result<Handle> make(int fd, const InodeId& id) const;
 

@@ -37,6 +37,7 @@ class Operations {
   Result<void> start();
   const Handle& top() const { return top_handle_; }
   bool kernel_handles() const { return handles_.kernel(); }
+  Result<void> admits(const Request& request) const;
 
   // A read that does not wait: known to be impossible here (the file system has no such thing).
   bool never_waits() const { return no_nowait_.load(std::memory_order_relaxed); }

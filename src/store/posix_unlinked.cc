@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -52,6 +53,10 @@ Result<void> UnlinkedFiles::open_folder(bool make) {
   }
   Result<Fd> fd = open_beneath(top_, kUnlinkedFolder, O_RDONLY | O_DIRECTORY);
   if (!fd) return std::move(fd).error();
+  struct stat st;
+  if (::fstat(fd->get(), &st)) return failed(kUnlinkedFolder);
+  if (st.st_uid != ::geteuid() || (st.st_mode & 077) != 0)
+    return Error(EPERM, std::string(kUnlinkedFolder) + " is another user's, or open to others");
   // Fails where the file system has no flock; then we are not told of other servers.
   if (::flock(fd->get(), LOCK_SH | LOCK_NB))
     log::debug("{}: not locked: {}", kUnlinkedFolder, errno_name(errno));

@@ -62,6 +62,9 @@ Result<SealKey::Bytes> read_key(const std::string& path) {
   struct stat st;
   if (fstat(file.get(), &st) != 0) return key_error(errno, path, "cannot be examined");
   if (!S_ISREG(st.st_mode)) return key_error(EINVAL, path, "is not a regular file");
+  if (st.st_uid != 0 && st.st_uid != geteuid()) {
+    return key_error(EPERM, path, fmt::format("belongs to user {}, not to us", st.st_uid));
+  }
   if ((st.st_mode & 077) != 0) {
     return key_error(EPERM, path, "is open to other users; use chmod 600");
   }

@@ -46,6 +46,14 @@ class Store {
   // overrides it.
   virtual Result<Reply> call(Request request);
 
+  // Is the right of this read or write good for it? Looks in memory only, so that a server can ask
+  // before it reserves and moves anything for the request. A Store that cannot tell says yes.
+  virtual Result<void> admits(const Request&) { return {}; }
+
+  // The part of a handle that is the same in every handle of one file, for those who keep things by
+  // file. Any bytes will do as a handle here; nothing is verified.
+  virtual std::string_view identity(const Handle& handle) const { return handle.bytes; }
+
   // The handle of the top directory. Blocking; cheap after the first time.
   virtual Result<Handle> root() = 0;
 };

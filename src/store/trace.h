@@ -25,6 +25,10 @@ class TraceStore final : public Store {
   TraceStore(std::unique_ptr<Store> inner, const Clock& clock, TraceSink sink);
   void submit(Request request, Completion done) override;
   Result<Handle> root() override { return inner_->root(); }
+  Result<void> admits(const Request& request) override { return inner_->admits(request); }
+  std::string_view identity(const Handle& handle) const override {
+    return inner_->identity(handle);
+  }
 
  private:
   struct Pending;

@@ -1,47 +1,82 @@
 #include "transport/fd_watch.h"
 
-#include <asio/error.hpp>
-#include <asio/io_context.hpp>
-#include <asio/posix/basic_stream_descriptor.hpp>
+#include <sys/epoll.h>
 
-#include "loop/asio_loop_internal.h"
+#include "core/assert.h"
+#include "loop/epoll_loop.h"
 
 namespace forebay {
 
-using Descriptor = asio::posix::basic_stream_descriptor<asio::io_context::executor_type>;
+namespace {
 
-// Shared with the waits under way, which outlive the watch by a turn of the loop.
-struct FdWatch::State {
-  State(Loop& l, FdUser& u) : loop(l), descriptor(io_context_of(l)), user(&u) {}
-  Loop& loop;
-  Descriptor descriptor;
+EpollLoop& real(Loop& loop) {
+  auto* epoll = dynamic_cast<EpollLoop*>(&loop);
+  FOREBAY_ASSERT(epoll != nullptr, "sockets need a loop of the real kind");
+  return *epoll;
+}
+
+}  // namespace
+
+// Shared with whatever is under way when the watch is destroyed.
+struct FdWatch::State final : EpollLoop::Ready, std::enable_shared_from_this<State> {
+  State(Loop& l, Fd f, FdUser& u) : loop(real(l)), fd(std::move(f)), user(&u) {}
+
+  void await(uint32_t events) {
+    if (!fd) return;
+    wanted |= events;
+    if ((registered & wanted) == wanted) return;
+    loop.watch(fd.get(), registered | wanted, *this, registered != 0);
+    registered |= wanted;
+  }
+
+  void forget() {
+    if (registered != 0) loop.unwatch(fd.get(), *this);
+    registered = 0;
+  }
+
+  void ready(uint32_t events) override {
+    const auto alive = shared_from_this();
+    if (events & (EPOLLERR | EPOLLHUP)) events |= EPOLLIN | EPOLLOUT;  // whoever waits finds out
+    const uint32_t due = events & wanted;
+    wanted &= ~due;
+    if (due & EPOLLIN && user) user->readable();
+    if (due & EPOLLOUT && user) user->writable();
+    settle(events);
+  }
+
+  // What was ready, and is registered, and nobody waits for, would be reported without end.
+  void settle(uint32_t events) {
+    if (!fd || (events & registered & ~wanted) == 0) return;
+    if (wanted == 0 || (events & (EPOLLERR | EPOLLHUP))) return forget(), await(wanted);
+    loop.watch(fd.get(), wanted, *this, true);
+    registered = wanted;
+  }
+
+  EpollLoop& loop;
+  Fd fd;
   FdUser* user;
+  uint32_t wanted = 0;      // waits for these
+  uint32_t registered = 0;  // what the epoll knows
 };
 
 FdWatch::FdWatch(Loop& loop, Fd fd, FdUser& user)
-    : state_(std::make_shared<State>(loop, user)), fd_(fd.get()) {
-  if (!fd) return;
-  asio::error_code ec;
-  state_->descriptor.assign(fd.get(), ec);
-  FOREBAY_ASSERT(!ec, "cannot watch descriptor: " + ec.message());
-  fd.release();
-}
+    : state_(std::make_shared<State>(loop, std::move(fd), user)) {}
 
 FdWatch::~FdWatch() {
   state_->user = nullptr;
   shut();
 }
 
+int FdWatch::fd() const {
+  return state_->fd.get();
+}
+
 void FdWatch::await_readable() {
-  state_->descriptor.async_wait(Descriptor::wait_read, [s = state_](const asio::error_code& ec) {
-    if (s->user && ec != asio::error::operation_aborted) s->user->readable();
-  });
+  state_->await(EPOLLIN);
 }
 
 void FdWatch::await_writable() {
-  state_->descriptor.async_wait(Descriptor::wait_write, [s = state_](const asio::error_code& ec) {
-    if (s->user && ec != asio::error::operation_aborted) s->user->writable();
-  });
+  state_->await(EPOLLOUT);
 }
 
 void FdWatch::defer() {
@@ -51,16 +86,16 @@ void FdWatch::defer() {
 }
 
 void FdWatch::shut() {
-  asio::error_code ignored;
-  state_->descriptor.close(ignored);
-  fd_ = -1;
+  state_->forget();
+  state_->wanted = 0;
+  state_->fd = Fd();
 }
 
 Fd FdWatch::release() {
   state_->user = nullptr;
-  if (fd_ < 0) return Fd();
-  fd_ = -1;
-  return Fd(state_->descriptor.release());
+  state_->forget();
+  state_->wanted = 0;
+  return std::move(state_->fd);
 }
 
 }  // namespace forebay

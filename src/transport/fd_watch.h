@@ -1,11 +1,11 @@
-// FdWatch: a descriptor on a loop's reactor. Says when it is readable or writable, once per
-// request, and calls its user later (defer), all on the loop; after the watch is destroyed or
-// released nothing is called any more, so the user may move to another loop without a trace on this
-// one.
+// FdWatch: a descriptor on a loop's epoll. Says when it is readable or writable, once per request,
+// and calls its user later (defer), all on the loop; after the watch is destroyed or released
+// nothing is called any more, so the user may move to another loop without a trace on this one.
 //
-// The only place in transport/ that names Asio. Waiting for readability costs one epoll_ctl, which
-// also looks whether there is something already: no readiness is missed, so whoever has read less
-// than it asked for need not read once more.
+// The descriptor stays registered for reading from the first wait on, level-triggered: a user that
+// waits again as soon as it has read causes no further system call, and no readiness is missed, so
+// whoever has read less than it asked for need not read once more. Readiness that nobody waits for
+// takes the descriptor out of the epoll until somebody does.
 //
 // On the loop only, and not at the same time as it runs elsewhere.
 #pragma once
@@ -29,12 +29,12 @@ class FdUser {
 
 class FdWatch {
  public:
-  // The user must outlive the watch, or destroy it in time.
+  // The loop must be an EpollLoop. The user must outlive the watch, or destroy it in time.
   FdWatch(Loop& loop, Fd fd, FdUser& user);
   ~FdWatch();
   FdWatch(const FdWatch&) = delete;
 
-  int fd() const { return fd_; }
+  int fd() const;
   void await_readable();  // one call of readable(), unless shut first
   void await_writable();
   void defer();  // one call of deferred(), also after shut()
@@ -45,7 +45,6 @@ class FdWatch {
  private:
   struct State;
   std::shared_ptr<State> state_;
-  int fd_;
 };
 
 }  // namespace forebay

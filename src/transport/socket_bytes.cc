@@ -1,6 +1,5 @@
 #include "transport/socket_bytes.h"
 
-#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <optional>
@@ -11,19 +10,15 @@ namespace forebay {
 
 namespace {
 
-// Waiting to write goes through a second descriptor of the same socket, made for the wait: one that
-// Asio ever watched for writing is reported as writable at every wait for reading from then on.
 class SocketBytes final : public ByteStream, public FdUser {
  public:
   explicit SocketBytes(Fd socket) : parked_(std::move(socket)) {}
 
   void attach(Loop& loop, User& user) override {
-    loop_ = &loop;
     user_ = &user;
     watch_.emplace(loop, std::move(parked_), *this);
   }
   void detach() override {
-    write_watch_.reset();
     parked_ = watch_->release();
     watch_.reset();
   }
@@ -50,34 +45,21 @@ class SocketBytes final : public ByteStream, public FdUser {
   }
 
   void await_readable() override { watch_->await_readable(); }
-  void await_writable() override {
-    Fd second(::fcntl(watch_->fd(), F_DUPFD_CLOEXEC, 0));
-    if (!second) return watch_->await_writable();  // out of descriptors: the dearer way
-    write_watch_.emplace(*loop_, std::move(second), *this);
-    write_watch_->await_writable();
-  }
+  void await_writable() override { watch_->await_writable(); }
   void defer() override { watch_->defer(); }
 
-  void shut() override {
-    write_watch_.reset();
-    watch_->shut();
-  }
+  void shut() override { watch_->shut(); }
 
   int descriptor() const override { return watch_ ? watch_->fd() : -1; }
 
  private:
   void readable() override { user_->readable(); }
-  void writable() override {
-    write_watch_.reset();
-    user_->writable();
-  }
+  void writable() override { user_->writable(); }
   void deferred() override { user_->deferred(); }
 
-  Loop* loop_ = nullptr;
   User* user_ = nullptr;
   Fd parked_;  // while no loop watches it
   std::optional<FdWatch> watch_;
-  std::optional<FdWatch> write_watch_;
 };
 
 }  // namespace

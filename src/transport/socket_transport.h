@@ -1,4 +1,4 @@
-// SocketTransport: frames over TCP and Unix sockets, on loops that are AsioLoops.
+// SocketTransport: frames over TCP and Unix sockets, on loops that are EpollLoops.
 //
 // A small frame costs its sender one system call, tried inside send(), and its receiver three: the
 // reactor's wait, one receive and one epoll_ctl. Messages are received into a small buffer per

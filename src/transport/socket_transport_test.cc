@@ -172,7 +172,7 @@ TYPED_TEST(SocketTest, OutOfDescriptorsPausesAcceptingAndRecovers) {
 TYPED_TEST(SocketTest, MovesBetweenLoopThreadsWithBytesInFlight) {
   const uint64_t seed = test_seed();
   std::mt19937_64 random(seed);
-  AsioLoop lobby, worker;
+  EpollLoop lobby, worker;
   Recorder at_server(seed), at_client(seed);
   std::unique_ptr<Connection> server, client;
   std::unique_ptr<Listener> listener;
@@ -224,7 +224,7 @@ TYPED_TEST(SocketTest, MovesBetweenLoopThreadsWithBytesInFlight) {
 
 TYPED_TEST(SocketTest, ALoopDestroyedDuringAConnectDropsIt) {
   Accepting at(this->world);
-  auto loop = std::make_unique<AsioLoop>();
+  auto loop = std::make_unique<EpollLoop>();
   auto held = std::make_shared<int>();
   this->world.client().connect(at.listener->address(), *loop, 5s, [held](auto) { ADD_FAILURE(); });
   loop.reset();

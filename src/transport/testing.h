@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/testing.h"
-#include "loop/asio_loop.h"
+#include "loop/epoll_loop.h"
 #include "loop/sim_loop.h"
 #include "transport/sim_transport.h"
 #include "transport/socket_transport.h"
@@ -181,7 +181,7 @@ struct World {
 };
 
 struct SocketWorld : World {
-  AsioLoop the_loop;
+  EpollLoop the_loop;
   SocketTransport transport;
   Loop& loop() override { return the_loop; }
   Transport& server() override { return transport; }

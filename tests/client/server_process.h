@@ -11,7 +11,7 @@
 
 #include "client/remote_store.h"
 #include "core/testing.h"
-#include "loop/asio_loop.h"
+#include "loop/epoll_loop.h"
 #include "server/server.h"
 #include "store/memory.h"
 #include "transport/socket_transport.h"
@@ -44,7 +44,7 @@ class ServerProcess {
 
   static RemoteRuntime runtime() {
     RemoteRuntime r;
-    r.make_loop = [] { return std::make_unique<AsioLoop>(); };
+    r.make_loop = [] { return std::make_unique<EpollLoop>(); };
     r.make_transport = [](Loop&) { return std::make_unique<SocketTransport>(); };
     return r;
   }
@@ -57,7 +57,7 @@ class ServerProcess {
 
  private:
   [[noreturn]] void serve(int ready) {
-    AsioLoop loop;
+    EpollLoop loop;
     SocketTransport transport;
     CounterSet counters;
     Server server({}, loop, {&loop}, counters);

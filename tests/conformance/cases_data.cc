@@ -168,7 +168,7 @@ std::vector<Case> data_cases() {
           {"unlinked_while_open", {Feature::content, Feature::unlinked}, unlinked_while_open},
           {"readers_see_completed_writes", content, readers_see_completed_writes},
           {"commit", {}, commit},
-          {"many_threads", content, many_threads}};
+          {"many_threads", {Feature::content, Feature::threads}, many_threads}};
 }
 
 }  // namespace forebay::conformance

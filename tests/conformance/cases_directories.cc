@@ -8,7 +8,7 @@ namespace forebay::conformance {
 
 namespace {
 
-constexpr int kMany = 5000;
+constexpr int kMany = 600;
 
 void make_directories(Env& e) {
   const Handle d = e.mkdir("d");

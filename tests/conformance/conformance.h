@@ -33,6 +33,7 @@ enum class Feature {
   xattr,       // extended attributes
   any_link,    // a handle is good while any hard link of its file is left
   fallocate,   // punching holes and zeroing ranges
+  threads,     // several threads call at once
 };
 
 // One store, alive. The destructor leaves nothing behind.
@@ -51,6 +52,9 @@ struct Subject {
   std::string name;
   std::function<std::unique_ptr<Fixture>(const Wrap&)> make;
   std::map<Feature, std::string> lacks = {};  // with the reason
+  // Under faults every call up to this one fails once; beyond, ever larger steps are taken, because
+  // a case of thousands of like calls would take hours.
+  uint64_t every_call = 48;
 };
 
 inline void PrintTo(const Subject& subject, std::ostream* out) {
@@ -67,6 +71,7 @@ struct Case {
 std::vector<Subject> subjects();
 std::vector<Subject> memory_subjects();
 std::vector<Subject> posix_subjects();
+std::vector<Subject> remote_subjects();
 // The same store under a decorator that must not be noticed.
 Subject under_trace(Subject subject);
 Subject under_idle_faults(Subject subject);

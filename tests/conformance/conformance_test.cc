@@ -23,12 +23,8 @@ namespace {
 // Which errno stands for an injected fault. No case expects it.
 constexpr int kInjected = EIO;
 
-// Every k up to here; beyond, ever larger steps: a case of thousands of like calls would take
-// hours.
-constexpr uint64_t kEveryCall = 48;
-
-uint64_t after(uint64_t k) {
-  return k < kEveryCall ? k + 1 : 2 * k;
+uint64_t after(uint64_t k, const Subject& subject) {
+  return k < subject.every_call ? k + 1 : 2 * k;
 }
 
 struct Pair {
@@ -104,7 +100,9 @@ bool run_with_fault(const Pair& pair, uint64_t k,
 TEST_P(Conformance, UnderFaults) {
   uint64_t k = 0;
   try {
-    while (run_with_fault(GetParam(), k, inspect)) k = after(k);
+    while (run_with_fault(GetParam(), k, inspect)) {
+      k = after(k, GetParam().subject);
+    }
   } catch (const Wrong& wrong) {
     FAIL() << "with call " << k << " failing: " << wrong.what();
   }

@@ -33,7 +33,7 @@ Subject under_idle_faults(Subject subject) {
 
 std::vector<Subject> subjects() {
   std::vector<Subject> all;
-  for (const auto& part : {memory_subjects(), posix_subjects()})
+  for (const auto& part : {memory_subjects(), posix_subjects(), remote_subjects()})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }

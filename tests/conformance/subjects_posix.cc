@@ -63,7 +63,10 @@ std::vector<Subject> posix_subjects() {
   pool.force_pool = true;
   Subject by_path = subject("posix_path_handles", paths);
   by_path.lacks[Feature::any_link] = "a path handle goes with the one name that it holds";
-  return {subject("posix", {}), by_path, subject("posix_pool", pool)};
+  Subject by_pool = subject("posix_pool", pool);
+  // `posix` fails every call; these differ from it in little, and each run makes many files.
+  by_path.every_call = by_pool.every_call = 8;
+  return {subject("posix", {}), by_path, by_pool};
 }
 
 }  // namespace forebay::conformance

@@ -1,0 +1,237 @@
+#include "loop/epoll_loop.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "core/assert.h"
+#include "loop/timer_queue.h"
+
+namespace forebay {
+
+namespace {
+
+// Turns that may run only tasks and timers before descriptors are looked at again: tasks that keep
+// posting tasks must not starve the network, and a look costs a system call.
+constexpr unsigned kTurnsWithoutLook = 8;
+
+// Longer delays are cut to this, so that sums of times do not overflow.
+constexpr Duration kLongest = std::chrono::hours(24 * 365);
+
+int checked(int result, const char* what) {
+  if (result < 0) throw std::system_error(errno, std::generic_category(), what);
+  return result;
+}
+
+int milliseconds(Duration wait) {
+  if (wait == Duration::max()) return -1;
+  const auto up = std::chrono::ceil<std::chrono::milliseconds>(std::min(wait, kLongest));
+  return static_cast<int>(std::min<int64_t>(up.count(), INT32_MAX));
+}
+
+}  // namespace
+
+struct EpollLoop::Impl {
+  const int epoll = checked(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
+  const int bell = checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd");
+  SteadyClock clock;
+  TimerQueue timers;
+  uint64_t timers_made = 0;
+  unsigned turns_without_look = 0;
+  std::atomic<std::thread::id> runner{};
+
+  // Events fetched and not yet delivered; unwatch() takes its own out.
+  std::array<epoll_event, 64> events;
+  int fetched = 0, delivered = 0;
+
+  // A poster sets `filled` and then looks at `waiting`; the runner sets `waiting` and then looks at
+  // `filled`: at least one of them sees the other, so no task is left behind a sleeping runner.
+  std::atomic<bool> filled{false};    // something is posted
+  std::atomic<bool> wake_due{false};  // the next wait must not block
+  std::atomic<bool> waiting{false};   // the runner is, or is about to be, in the kernel
+  std::mutex mutex;
+  std::vector<Task> posted;
+  std::vector<Task> batch;  // kept for its capacity
+
+  Impl();
+  ~Impl();
+  bool run_timers();
+  bool run_posted();
+  bool look(Duration most);
+  bool deliver();
+  Duration until_next_timer(Duration most);
+  void ring();
+};
+
+EpollLoop::Impl::Impl() {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  checked(::epoll_ctl(epoll, EPOLL_CTL_ADD, bell, &event), "epoll_ctl");
+}
+
+EpollLoop::Impl::~Impl() {
+  ::close(bell);
+  ::close(epoll);
+}
+
+bool EpollLoop::Impl::run_timers() {
+  if (timers.size() == 0) return false;
+  // Only what was due at the start: a timer that rearms itself with no delay must not hold the
+  // loop.
+  const Time now = clock.now();
+  bool ran = false;
+  while (Task task = timers.pop_due(now)) {
+    task();
+    ran = true;
+  }
+  return ran;
+}
+
+bool EpollLoop::Impl::run_posted() {
+  if (!filled.load()) return false;
+  {
+    std::lock_guard lock(mutex);
+    batch.swap(posted);
+    filled.store(false);
+  }
+  for (Task& task : batch) {
+    task();
+    task = nullptr;  // what it owns dies in order, before the next one runs
+  }
+  batch.clear();
+  return true;
+}
+
+Duration EpollLoop::Impl::until_next_timer(Duration most) {
+  if (const auto due = timers.next_due()) {
+    return std::clamp(*due - clock.now(), Duration::zero(), std::max(most, Duration::zero()));
+  }
+  return std::max(most, Duration::zero());
+}
+
+// Lets descriptors have what they are ready for, waiting for it if there is nothing.
+bool EpollLoop::Impl::look(Duration most) {
+  turns_without_look = 0;
+  Duration wait = until_next_timer(most);
+  if (wait > Duration::zero()) {
+    waiting.store(true);
+    if (filled.load() || wake_due.load()) wait = Duration::zero();
+  }
+  const int n =
+      ::epoll_wait(epoll, events.data(), static_cast<int>(events.size()), milliseconds(wait));
+  waiting.store(false);
+  wake_due.store(false);
+  FOREBAY_ASSERT(n >= 0 || errno == EINTR, std::strerror(errno));
+  fetched = std::max(n, 0);
+  return deliver();
+}
+
+bool EpollLoop::Impl::deliver() {
+  bool ran = false;
+  for (delivered = 0; delivered < fetched;) {
+    const epoll_event event = events[static_cast<size_t>(delivered++)];
+    auto* ready = static_cast<Ready*>(event.data.ptr);
+    if (ready) {
+      ready->ready(event.events);
+      ran = true;
+    } else if (uint64_t rung; event.events == EPOLLIN) {
+      // The bell, or a descriptor that is watched no more: emptying the bell is harmless.
+      [[maybe_unused]] const ssize_t n = ::read(bell, &rung, sizeof rung);
+    }
+  }
+  fetched = delivered = 0;
+  return ran;
+}
+
+void EpollLoop::Impl::ring() {
+  const uint64_t one = 1;
+  if (waiting.exchange(false)) {
+    [[maybe_unused]] const ssize_t n = ::write(bell, &one, sizeof one);
+  }
+}
+
+EpollLoop::EpollLoop() : impl_(std::make_unique<Impl>()) {}
+
+EpollLoop::~EpollLoop() {
+  // What a dropped task owns may post, or destroy things bound to this loop: while it still works.
+  Impl& m = *impl_;
+  for (bool more = true; more;) {
+    m.timers.clear();
+    std::vector<Task> dropped;
+    std::lock_guard lock(m.mutex);
+    dropped.swap(m.posted);
+    more = !dropped.empty();
+  }
+}
+
+void EpollLoop::post(Task task) {
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->posted.push_back(std::move(task));
+    impl_->filled.store(true);
+  }
+  impl_->ring();
+}
+
+void EpollLoop::wake() {
+  impl_->wake_due.store(true);
+  impl_->ring();
+}
+
+Loop::TimerId EpollLoop::after(Duration d, Task task) {
+  const Time due = impl_->clock.now() + std::clamp(d, Duration::zero(), kLongest);
+  return impl_->timers.add(due, impl_->timers_made++, std::move(task));
+}
+
+void EpollLoop::cancel(TimerId id) {
+  impl_->timers.cancel(id);
+}
+
+Time EpollLoop::now() const {
+  return impl_->clock.now();
+}
+
+bool EpollLoop::on_loop() const {
+  return impl_->runner.load(std::memory_order_relaxed) == std::this_thread::get_id();
+}
+
+bool EpollLoop::run_one(Duration most) {
+  Impl& m = *impl_;
+  FOREBAY_ASSERT(!on_loop(), "a task must not run its own loop");
+  m.runner.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  const bool timers_ran = m.run_timers();
+  bool ran = m.run_posted() || timers_ran;
+  if (!ran || ++m.turns_without_look >= kTurnsWithoutLook) {
+    ran = m.look(ran ? Duration::zero() : most) || ran;
+  }
+  m.runner.store(std::thread::id(), std::memory_order_relaxed);
+  return ran;
+}
+
+void EpollLoop::watch(int fd, uint32_t events, Ready& ready, bool known) {
+  epoll_event event{};
+  event.events = events;
+  event.data.ptr = &ready;
+  const int done = ::epoll_ctl(impl_->epoll, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
+  FOREBAY_ASSERT(done == 0, std::strerror(errno));
+}
+
+void EpollLoop::unwatch(int fd, Ready& ready) {
+  ::epoll_ctl(impl_->epoll, EPOLL_CTL_DEL, fd, nullptr);
+  for (int i = impl_->delivered; i < impl_->fetched; ++i) {
+    epoll_event& event = impl_->events[static_cast<size_t>(i)];
+    if (event.data.ptr == &ready) event.data.ptr = nullptr, event.events = 0;
+  }
+}
+
+}  // namespace forebay

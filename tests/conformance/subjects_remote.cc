@@ -1,0 +1,149 @@
+// Stores behind a server: the client's RemoteStore, a real Server, and the store of another subject
+// below, which is where faults are injected. Once in virtual time on a simulated network, whole in
+// one thread; once over a Unix socket with the server on a thread of its own.
+//
+// Neither lacks anything that the store below has, but for threads in the simulation. Sizes are
+// small, so that cases of a few kilobytes meet every way that data takes: eager, pulled and pushed
+// in chunks, with its list pulled.
+#include "client/remote_store.h"
+
+#include "conformance.h"
+#include "core/testing.h"
+#include "loop/epoll_loop.h"
+#include "loop/loop_thread.h"
+#include "server/server.h"
+#include "transport/sim_transport.h"
+#include "transport/socket_transport.h"
+
+namespace forebay::conformance {
+
+namespace {
+
+// A server owns its stores; this one stays with the fixture below.
+class Borrowed final : public Store {
+ public:
+  explicit Borrowed(Store& store) : store_(store) {}
+  void submit(Request request, Completion done) override {
+    store_.submit(std::move(request), std::move(done));
+  }
+  Result<Handle> root() override { return store_.root(); }
+  Result<void> admits(const Request& request) override { return store_.admits(request); }
+  std::string_view identity(const Handle& handle) const override { return store_.identity(handle); }
+
+ private:
+  Store& store_;
+};
+
+std::unique_ptr<Server> make_server(Loop& loop, CounterSet& counters, Store& store,
+                                    uint64_t chunk) {
+  ServerOptions options;
+  options.slots = 8;
+  options.eager_session = 2048;
+  options.eager_max = 512;
+  auto server = std::make_unique<Server>(options, loop, std::vector<Loop*>{&loop}, counters);
+  ExportOptions exported;
+  exported.name = "data";
+  exported.pool = 64 * chunk;
+  exported.chunk = chunk;
+  FOREBAY_ASSERT(server->add_export(exported, std::make_unique<Borrowed>(store)).has_value());
+  return server;
+}
+
+std::unique_ptr<RemoteStore> connect_to(const Address& address, RemoteRuntime runtime) {
+  RemoteOptions options;
+  options.address = [address]() -> Result<Address> { return address; };
+  options.export_name = "data";
+  auto store = RemoteStore::connect(std::move(options), std::move(runtime));
+  FOREBAY_ASSERT(store.has_value(), store.error().message());
+  return std::move(*store);
+}
+
+class SimFixture final : public Fixture {
+ public:
+  explicit SimFixture(std::unique_ptr<Fixture> below)
+      : below_(std::move(below)), server_(make_server(loop_, counters_, below_->store(), 4_KiB)) {
+    const Address address{Address::Kind::simulated, "server", 0};
+    listener_ =
+        server_side_
+            ->listen(address, loop_,
+                     [this](std::unique_ptr<Connection> c) { server_->accept(std::move(c)); })
+            .value();
+    RemoteRuntime runtime;
+    runtime.loop = &loop_;
+    runtime.make_transport = [this](Loop&) {
+      // As root on a Unix socket, so that cases about other users run whoever runs the test.
+      Peer identity;
+      identity.caller = this_process_caller();
+      identity.may_speak_for_others = true;
+      identity.where = "sim client";
+      return network_.transport("client", std::move(identity));
+    };
+    store_ = connect_to(address, std::move(runtime));
+  }
+  Store& store() override { return *store_; }
+  std::optional<size_t> open_rights() override { return below_->open_rights(); }
+
+ private:
+  // In the order in which they are built; what comes later goes first.
+  std::unique_ptr<Fixture> below_;
+  SimLoop loop_{1};  // one seed will do: chance is the business of tests/simulation
+  SimNetwork network_{loop_, 2};
+  std::unique_ptr<Transport> server_side_ = network_.transport("server");
+  CounterSet counters_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<Store> store_;
+};
+
+class UnixFixture final : public Fixture {
+ public:
+  explicit UnixFixture(std::unique_ptr<Fixture> below)
+      : below_(std::move(below)), server_(make_server(loop_, counters_, below_->store(), 64_KiB)) {
+    const Address address{Address::Kind::unix_socket, temp_ / "socket", 0};
+    listener_ =
+        transport_
+            .listen(address, loop_,
+                    [this](std::unique_ptr<Connection> c) { server_->accept(std::move(c)); })
+            .value();
+    thread_ = std::make_unique<LoopThread>(loop_);
+    RemoteRuntime runtime;
+    runtime.make_loop = [] { return std::make_unique<EpollLoop>(); };
+    runtime.make_transport = [](Loop&) { return std::make_unique<SocketTransport>(); };
+    store_ = connect_to(address, std::move(runtime));
+  }
+  Store& store() override { return *store_; }
+  std::optional<size_t> open_rights() override { return below_->open_rights(); }
+
+ private:
+  // As above.
+  std::unique_ptr<Fixture> below_;
+  TempDir temp_;
+  EpollLoop loop_;
+  SocketTransport transport_;
+  CounterSet counters_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<LoopThread> thread_;
+  std::unique_ptr<Store> store_;
+};
+
+template <class F>
+Subject served(Subject subject, std::string name) {
+  subject.name = std::move(name);
+  subject.make = [make = subject.make](const Wrap& wrap) {
+    return std::make_unique<F>(make(wrap));
+  };
+  return subject;
+}
+
+}  // namespace
+
+std::vector<Subject> remote_subjects() {
+  Subject remote = served<SimFixture>(memory_subjects().front(), "remote");
+  remote.lacks[Feature::threads] = "a simulated loop and all that is on it run in one thread";
+  Subject sockets = served<UnixFixture>(posix_subjects().front(), "remote_unix");
+  sockets.every_call = 4;  // each run starts a server; `remote` and `posix` fail every call
+  return {remote, sockets};
+}
+
+}  // namespace forebay::conformance
