@@ -54,6 +54,7 @@ class Actor {
   struct Shape {
     Extents file;
     std::string bytes;
+    bool unknown = false;  // a write whose outcome is
   };
 
   void go_on();
@@ -67,7 +68,8 @@ class Actor {
   Request transfer(Op op, Extents file, std::string& bytes) const;
   void write_region();
   void read_region();
-  void check(const Read& read) const;
+  void check(Read& read) const;
+  bool lost(const Result<Reply>& result);
   void write_register();
   void read_register();
   void change_names();
@@ -86,6 +88,7 @@ class Actor {
   bool running_ = false;
   uint64_t names_ = 0, unknown_ = 0;
   std::string region_;  // as it must be once everything is done
+  std::vector<std::shared_ptr<Shape>> writers_;  // byte by byte: whose it is
   std::list<Read> reads_;
   std::vector<std::string> there_;  // names known to exist, and nobody is at work on them
 };
