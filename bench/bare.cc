@@ -39,9 +39,14 @@ sockaddr_in tcp_address(uint16_t port) {
   return address;
 }
 
-void no_delay(int fd, Socket kind) {
-  const int on = 1;
-  if (kind == Socket::tcp) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+// As our own transport tunes its sockets.
+void tune(int fd) {
+  int domain = 0;
+  socklen_t size = sizeof domain;
+  getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size);
+  const int on = 1, buffer = 1 << 20;
+  if (domain == AF_UNIX) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
+  if (domain == AF_INET) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 void send_all(int fd, const void* data, size_t n) {
@@ -96,7 +101,7 @@ int BareListener::connect() const {
     const sockaddr_un address = unix_address(path_);
     checked(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), "connect");
   }
-  no_delay(fd, kind_);
+  tune(fd);
   return fd;
 }
 
@@ -124,7 +129,7 @@ void serve_pings(int listener, unsigned threads) {
   for (size_t next = 0;; ++next) {
     const int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) continue;
-    no_delay(fd, Socket::tcp);
+    tune(fd);
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.fd = fd;
@@ -170,7 +175,7 @@ void serve_streams(int listener, const std::string& path) {
   for (;;) {
     const int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) continue;
-    no_delay(fd, Socket::tcp);
+    tune(fd);
     StreamRequest request;
     while (receive_all(fd, &request, sizeof request) && serve_one(fd, file, chunk, request)) {
     }
