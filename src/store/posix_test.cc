@@ -66,6 +66,15 @@ TEST_P(PosixStoreTest, HandlesAndRightsOutliveARestart) {
   EXPECT_TRUE(rig_.create(directory->handle, "x"));
 }
 
+TEST_P(PosixStoreTest, EachRightHasItsOwnDescriptor) {
+  const Reply made = rig_.create("a").value();
+  const Right write_only = rig_.open(made.handle, Access::write).value().right;
+  ASSERT_TRUE(rig_.write(made.handle, made.right, 0, "one"));
+  rig_.restart();
+  ASSERT_TRUE(rig_.write(made.handle, write_only, 0, "two"));
+  EXPECT_EQ(rig_.read(made.handle, made.right, 0, 3).value(), "two");
+}
+
 TEST_P(PosixStoreTest, AnotherKeyKnowsNeither) {
   auto made = rig_.create("a");
   rig_.stop();

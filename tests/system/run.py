@@ -39,6 +39,14 @@ class RoundTrip(Case):
     def test_tcp(self):
         self.there_and_back("tcp")
 
+    def test_a_chunk_that_is_no_multiple_of_a_page(self):
+        source = self.random_file("source", 5 * MIB + 3)
+        self.start("--set", "export.data.chunk=1000001")
+        self.good("put", source, "/odd")
+        self.assertEqual(sha(os.path.join(self.data, "odd")), sha(source))
+        self.good("get", "/odd", self.path("back"))
+        self.assertEqual(sha(self.path("back")), sha(source))
+
     def test_pipes(self):
         self.start()
         data = os.urandom(9 * MIB + 5)
