@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   cli.app().footer(
       "Examples:\n"
       "  forebay start /scratch          serve a directory, in the background\n"
+      "  forebay mkdir /run7\n"
       "  forebay put results.h5 /run7/   copy a file into it, through the server\n"
       "  forebay ls -l /run7\n"
       "  forebay stop\n\n"

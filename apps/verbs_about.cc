@@ -45,7 +45,9 @@ void add_config(Cli& cli) {
   });
   sub->add_flag("--reference", options->reference, "every key, its default and what it does");
   sub->add_flag("--json", options->json, "for programs");
-  sub->footer("What it prints is a configuration file: forebay config > ~/.config/forebay.toml");
+  sub->footer(
+      "What it prints is a configuration file, with the environment in it: forebay config > "
+      "new.toml");
 }
 
 void add_version(Cli& cli) {

@@ -3,7 +3,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <climits>
+#include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "copy.h"
 #include "names.h"
@@ -63,6 +66,11 @@ Result<std::string> put_target(Cli& cli, const CopyOptions& options) {
   auto found = find_path(cli.store(), cli.caller(), options.to);
   if (found && found->attr.type == FileType::directory && !name.empty())
     return options.to + (options.to.ends_with('/') ? "" : "/") + name;
+  if (found && found->attr.type != FileType::file && found->attr.type != FileType::directory)
+    return Error(EINVAL, "is not a regular file, and a put would replace it");
+  if (options.to.ends_with('/'))
+    return Error(found ? ENOTDIR : found.error().code(),
+                 "make the directory with forebay mkdir -p");
   return options.to;
 }
 
@@ -86,13 +94,25 @@ int run_put(Cli& cli, const CopyOptions& options) {
   return kExitFailed;
 }
 
-// The local path of a get: a directory takes the file under its own name.
+// The local path of a get: a directory takes the file under its own name, a symbolic link is
+// followed.
 std::string get_target(const CopyOptions& options) {
   const std::string name = base_name(options.from);
   if (options.to.empty()) return name;
   struct stat st;
-  if (::stat(options.to.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) return options.to + "/" + name;
-  return options.to;
+  if (::stat(options.to.c_str(), &st) != 0) return options.to;
+  if (S_ISDIR(st.st_mode)) return options.to + "/" + name;
+  char real[PATH_MAX];
+  return ::realpath(options.to.c_str(), real) ? real : options.to;
+}
+
+// A device, a fifo or the like, which takes the bytes and stays what it is: its descriptor, or -1
+// if it cannot be opened. Nothing for a regular file, or none.
+std::optional<int> open_special(const std::string& path) {
+  if (path == "-") return ::dup(STDOUT_FILENO);
+  struct stat st;
+  if (::stat(path.c_str(), &st) != 0 || S_ISREG(st.st_mode)) return std::nullopt;
+  return ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
 }
 
 int run_get(Cli& cli, const CopyOptions& options) {
@@ -104,9 +124,15 @@ int run_get(Cli& cli, const CopyOptions& options) {
   {
     Progress progress(base_name(options.from), opened->attr.size, when(options));
     const Watch watch = watch_of(progress);
-    copied = to == "-" ? read_file(cli.store(), cli.caller(), opened->file, opened->attr.size,
-                                   STDOUT_FILENO, watch)
-                       : get_file(cli.store(), cli.caller(), *opened, to, watch);
+    if (const auto special = open_special(to); special && *special < 0) {
+      copied = Error(errno, to);
+    } else if (special) {
+      copied =
+          read_file(cli.store(), cli.caller(), opened->file, opened->attr.size, *special, watch);
+      ::close(*special);
+    } else {
+      copied = get_file(cli.store(), cli.caller(), *opened, to, watch);
+    }
   }
   close_file(cli.store(), cli.caller(), opened->file);
   if (copied) return kExitOk;
@@ -142,7 +168,7 @@ void add_put(Cli& cli) {
   sub->add_flag("--progress", options->progress, "show progress from the start, also in a log");
   sub->footer(
       "The file appears under its name when it is complete; a failed or interrupted put "
-      "leaves nothing.\n\nExamples:\n  forebay put results.h5 /run7/\n"
+      "leaves nothing.\n\nExamples:\n  forebay mkdir /run7\n  forebay put results.h5 /run7/\n"
       "  tar c folder | forebay put - /folder.tar");
 }
 

@@ -47,6 +47,23 @@ class RoundTrip(Case):
         self.good("get", "/odd", self.path("back"))
         self.assertEqual(sha(self.path("back")), sha(source))
 
+    def test_get_leaves_special_files_and_links_what_they_are(self):
+        source = self.random_file("source", 3000)
+        self.start()
+        self.good("put", source, "/a")
+        fifo, link, target = self.path("fifo"), self.path("link"), self.path("target")
+        os.mkfifo(fifo)
+        reader = subprocess.Popen(["cat", fifo], stdout=subprocess.PIPE)
+        self.good("get", "/a", fifo)
+        self.assertEqual(len(reader.communicate(timeout=SOON)[0]), 3000)
+        self.assertTrue(stat.S_ISFIFO(os.stat(fifo).st_mode))
+        with open(target, "wb"):
+            pass
+        os.symlink(target, link)
+        self.good("get", "/a", link)
+        self.assertTrue(os.path.islink(link))
+        self.assertEqual(sha(target), sha(source))
+
     def test_pipes(self):
         self.start()
         data = os.urandom(9 * MIB + 5)
