@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <linux/magic.h>
+#include <sched.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -165,6 +166,11 @@ Result<Fd> Handles::resolve_kernel(std::string_view body) const {
   handle.head.handle_bytes = static_cast<unsigned>(body.size());
   std::memcpy(handle.head.f_handle, body.data(), body.size());
   Fd fd = open_kernel(top_, handle);
+  // ext4 says ENOMEM for an inode whose number is just being given to a new file: for a moment.
+  for (int tries = 0; !fd && errno == ENOMEM && tries < 100; ++tries) {
+    ::sched_yield();
+    fd = open_kernel(top_, handle);
+  }
   if (fd) return fd;
   if (errno == ESTALE) return stale();
   if (errno == EPERM)
