@@ -87,7 +87,7 @@ class Actor {
   unsigned in_flight_ = 0;
   bool running_ = false;
   uint64_t names_ = 0, unknown_ = 0;
-  std::string region_;  // as it must be once everything is done
+  std::string region_;                           // as it must be once everything is done
   std::vector<std::shared_ptr<Shape>> writers_;  // byte by byte: whose it is
   std::list<Read> reads_;
   std::vector<std::string> there_;  // names known to exist, and nobody is at work on them
