@@ -2,7 +2,7 @@
 //
 // Descriptors stay registered, level-triggered: a message costs its reader one epoll_wait and one
 // receive, nothing else. (Asio, which this replaced, rearms a descriptor with an epoll_ctl for
-// every wait and allocates an operation for it: measured at a sixth of the CPU of a small request.)
+// every wait and allocates an operation for it; docs/performance.md has what that cost.)
 //
 // Threads: post(), wake(), now() and on_loop() from any thread. Everything else from the thread
 // that runs the loop, or from one that holds a lock which keeps others from running it: threads may
