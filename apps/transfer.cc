@@ -57,7 +57,7 @@ class Ring {
                    .file = Extents(Extent{offset, length}),
                    .memory = Memory::of(bytes),
                    .stop = stop_.get_token()},
-                  [this, &slot](Result<Reply> result) {
+                  [this, &slot](Result<Reply>&& result) {
                     std::lock_guard lock(mutex_);
                     slot.result.emplace(std::move(result));
                     --pending_;

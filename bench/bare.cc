@@ -44,7 +44,7 @@ void tune(int fd) {
   int domain = 0;
   socklen_t size = sizeof domain;
   getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size);
-  const int on = 1, buffer = 1 << 20;
+  const int on = 1, buffer = 512 << 10;
   if (domain == AF_UNIX) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
   if (domain == AF_INET) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }

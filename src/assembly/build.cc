@@ -145,6 +145,7 @@ ExportOptions export_options(const ExportConfig& config) {
   options.what = config.store == "posix" ? "posix " + config.path : config.store;
   options.pool = config.pool;
   options.chunk = config.chunk;
+  options.in_flight = static_cast<unsigned>(config.in_flight);
   return options;
 }
 

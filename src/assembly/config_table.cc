@@ -59,6 +59,7 @@ std::vector<Key> describe(ExportConfig& c) {
        {},
        4_KiB,
        16_MiB},
+      {"in_flight", &c.in_flight, "pieces of one request that may be under way at once", {}, 1, 64},
       {"threads", &c.threads, "threads for file system calls that may wait", {}, 1, 1024},
       {"key_file", &c.key_file,
        "the secret that makes handles unforgeable, made if absent and shared by all servers of the "

@@ -38,15 +38,15 @@ void Driver::leave() {
   session_.reset();
 }
 
-Result<Reply> Driver::call(Request request) {
+Result<Reply> Driver::call(Request&& request) {
   Waiter waiter;
   std::optional<Result<Reply>> answer;
   run(waiter, [&] {
     settle(request);
     session_->submit(
         std::move(request),
-        [&](Result<Reply> result) {
-          answer = std::move(result);
+        [&](Result<Reply>&& result) {
+          answer.emplace(std::move(result));
           finish(waiter);
         },
         false);
@@ -66,7 +66,7 @@ Result<Handle> Driver::root() {
   return std::move(*answer);
 }
 
-void Driver::submit(Request request, Completion done) {
+void Driver::submit(Request&& request, Completion&& done) {
   if (!own_loop_ || leader_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
     return session_->submit(std::move(request), std::move(done), true);
   }

@@ -38,8 +38,8 @@ class Driver {
   Driver(const RemoteOptions& options, const RemoteRuntime& runtime, bool patient);
   ~Driver();  // waits until every request has completed, says goodbye
 
-  Result<Reply> call(Request request);
-  void submit(Request request, Completion done);
+  Result<Reply> call(Request&& request);
+  void submit(Request&& request, Completion&& done);
   Result<Handle> root();
 
   RemoteStore::Stats stats() const { return session_->stats(); }

@@ -23,6 +23,9 @@ struct Session::StopRelay {
 };
 
 struct Session::Flight {
+  Flight(Request&& request, Completion&& completion)
+      : message(std::move(request)), caller(message.request.caller), done(std::move(completion)) {}
+
   wire::RequestMessage message;  // request.memory included, which the wire does not carry
   CallerRef caller;              // as asked; the message has it only if it is not this process
   Completion done;

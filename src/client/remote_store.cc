@@ -39,7 +39,7 @@ class RemoteStoreImpl final : public RemoteStore {
     return {};
   }
 
-  void submit(Request request, Completion done) override {
+  void submit(Request&& request, Completion&& done) override {
     process().driver.submit(std::move(request), std::move(done));
   }
   Result<Reply> call(Request request) override { return process().driver.call(std::move(request)); }

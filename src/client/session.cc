@@ -31,18 +31,15 @@ RemoteStore::Stats Session::stats() const {
   return {reconnects_.get(), resent_.get(), requests_.get()};
 }
 
-void Session::submit(Request request, Completion done, bool background) {
+void Session::submit(Request&& request, Completion&& done, bool background) {
   if (Result<void> ok = check(request); !ok) return done(std::move(ok).error());
   const bool first = idle();
-  auto flight = std::make_unique<Flight>();
+  auto flight = std::make_unique<Flight>(std::move(request), std::move(done));
   ++live_;
   background_ += background;
   requests_.add();
   flight->background = background;
   flight->number = ++submitted_;
-  flight->done = std::move(done);
-  flight->caller = request.caller;
-  flight->message.request = std::move(request);
   if (Request& r = flight->message.request; r.stop.stop_possible()) {
     flight->stop.emplace(std::move(r.stop), StopRelay{&loop_, alive_, flight->number});
   }
@@ -97,7 +94,7 @@ void Session::pump() {
 // ---- Ending ----
 
 // The reply is here; the flight may still be sending what the server no longer needs.
-void Session::answered(Flight& flight, Result<Reply> result) {
+void Session::answered(Flight& flight, Result<Reply>&& result) {
   flight.result = std::move(result);
   if (flight.sends == 0) finish(flight.message.id.slot);
 }
@@ -113,8 +110,8 @@ void Session::finish(uint16_t slot) {
     queue_.push_front(std::move(flight));
     return pump();
   }
-  Result<Reply> result = std::move(*flight->result);
-  complete(std::move(flight), std::move(result));
+  Flight& done = *flight;
+  complete(std::move(flight), std::move(*done.result));
   pump();
 }
 
@@ -136,12 +133,11 @@ bool Session::goes_on(Flight& flight) {
   return false;
 }
 
-void Session::complete(FlightRef flight, Result<Reply> result) {
-  Completion done = std::move(flight->done);
+void Session::complete(FlightRef flight, Result<Reply>&& result) {
   --live_;
   background_ -= flight->background;
+  flight->done(std::move(result));
   flight.reset();
-  done(std::move(result));
   check_idle();
 }
 

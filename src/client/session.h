@@ -43,7 +43,7 @@ class Session final : private Link::User {
   ~Session() override;  // idle only
 
   // `background`: nobody waits for it on a thread of their own (see background()).
-  void submit(Request request, Completion done, bool background);
+  void submit(Request&& request, Completion&& done, bool background);
 
   // The handle of the top, as soon as the link is up.
   using Up = Callback<void(Result<Handle>)>;
@@ -95,10 +95,10 @@ class Session final : private Link::User {
   Result<void> send_list(Flight& flight, const wire::Pull& pull);
 
   // Ending.
-  void answered(Flight& flight, Result<Reply> result);
+  void answered(Flight& flight, Result<Reply>&& result);
   void finish(uint16_t slot);
   bool goes_on(Flight& flight);
-  void complete(FlightRef flight, Result<Reply> result);
+  void complete(FlightRef flight, Result<Reply>&& result);
   void cancel(uint64_t number);
   std::vector<FlightRef> take_slots();
   void requeue(std::vector<FlightRef> flights);

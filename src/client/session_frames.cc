@@ -132,13 +132,13 @@ Result<Session::Flight*> Session::find(const wire::RequestId& id) {
 }
 
 Result<Memory> Session::on_reply(std::span<const std::byte> message, uint32_t payload) {
-  Result<wire::ReplyMessage> reply = wire::decode_reply(message);
-  if (!reply) return std::move(reply).error();
-  Result<Flight*> found = find(reply->id);
+  wire::ReplyMessage reply;
+  if (auto good = wire::decode_reply_into(reply, message); !good) return std::move(good).error();
+  Result<Flight*> found = find(reply.id);
   if (!found) return std::move(found).error();
   Flight& flight = **found;
   const Request& r = flight.message.request;
-  Result<Reply>& result = reply->result;
+  Result<Reply>& result = reply.result;
   if (moves_data(r.op) && result && result->count > flight.total) {
     return broken(fmt::format("a count of {} for {} bytes", result->count, flight.total));
   }

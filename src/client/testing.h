@@ -66,7 +66,7 @@ class ScriptedServer {
     });
     settle();
   }
-  void reply(const wire::RequestId& id, Result<Reply> result, std::string payload = {}) {
+  void reply(const wire::RequestId& id, Result<Reply>&& result, std::string payload = {}) {
     deliver(wire::encode(wire::ReplyMessage{id, std::move(result)},
                          static_cast<uint32_t>(payload.size())),
             payload);
@@ -236,7 +236,7 @@ class ClientFixture : public ::testing::Test {
     auto answer = std::make_shared<Answer>();
     if (!request.caller) request.caller = this_process_caller();
     order.push_back(answer);
-    store->submit(std::move(request), [answer](Result<Reply> r) {
+    store->submit(std::move(request), [answer](Result<Reply>&& r) {
       EXPECT_FALSE(answer->result) << "completed twice";
       answer->result = std::move(r);
     });

@@ -233,7 +233,7 @@ struct Reply {
   Layout layout;
 };
 
-using Completion = Callback<void(Result<Reply>)>;
+using Completion = Callback<void(Result<Reply>&&)>;
 
 // Limits that hold at every door.
 inline constexpr size_t kMaxName = 255;         // one component, ENAMETOOLONG beyond

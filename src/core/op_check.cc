@@ -49,12 +49,12 @@ Error wrong(const Request& r, const char* field, std::string_view why, int code 
 Result<void> check_fields(const Request& r) {
   const OpInfo& info = op_info(r.op);
   const uint32_t there = fields_of(r);
+  const uint32_t missing = info.needs & ~there, unused = there & ~(info.needs | info.may);
+  if ((missing | unused) == 0) [[likely]]
+    return {};
   for (const FieldName& f : kFields) {
-    if ((info.needs & f.field) && !(there & f.field))
-      return wrong(r, f.name, "is missing or empty");
-    if ((there & f.field) && !((info.needs | info.may) & f.field)) {
-      return wrong(r, f.name, "is not used by this operation");
-    }
+    if (missing & f.field) return wrong(r, f.name, "is missing or empty");
+    if (unused & f.field) return wrong(r, f.name, "is not used by this operation");
   }
   return {};
 }

@@ -1,5 +1,6 @@
 #include "loop/epoll_loop.h"
 
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "core/assert.h"
+#include "loop/spin.h"
 #include "loop/timer_queue.h"
 
 namespace forebay {
@@ -46,6 +48,7 @@ struct EpollLoop::Impl {
   const int bell = checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd");
   SteadyClock clock;
   TimerQueue timers;
+  Spin spin;
   uint64_t timers_made = 0;
   unsigned turns_without_look = 0;
   std::atomic<std::thread::id> runner{};
@@ -68,6 +71,8 @@ struct EpollLoop::Impl {
   bool run_timers();
   bool run_posted();
   bool look(Duration most);
+  bool look_awake();
+  int fetch(Duration wait);
   bool deliver();
   Duration until_next_timer(Duration most);
   void ring();
@@ -123,17 +128,40 @@ Duration EpollLoop::Impl::until_next_timer(Duration most) {
 bool EpollLoop::Impl::look(Duration most) {
   turns_without_look = 0;
   Duration wait = until_next_timer(most);
-  if (wait > Duration::zero()) {
-    waiting.store(true);
-    if (filled.load() || wake_due.load()) wait = Duration::zero();
+  if (wait > Spin::kLongest && spin.due()) {
+    const bool came = look_awake();
+    spin.note(came);
+    if (came) wait = Duration::zero();
   }
+  if (fetched == 0) {
+    if (wait > Duration::zero()) {
+      waiting.store(true);
+      if (filled.load() || wake_due.load()) wait = Duration::zero();
+    }
+    fetched = fetch(wait);
+    waiting.store(false);
+  }
+  wake_due.store(false);
+  return deliver();
+}
+
+// Looks again and again for a moment; true if there is something to do. Whoever else wants this
+// core may have it in between.
+bool EpollLoop::Impl::look_awake() {
+  const Time end = clock.now() + Spin::kLongest;
+  do {
+    fetched = fetch(Duration::zero());
+    if (fetched > 0 || filled.load() || wake_due.load()) return true;
+    ::sched_yield();
+  } while (clock.now() < end);
+  return false;
+}
+
+int EpollLoop::Impl::fetch(Duration wait) {
   const int n =
       ::epoll_wait(epoll, events.data(), static_cast<int>(events.size()), milliseconds(wait));
-  waiting.store(false);
-  wake_due.store(false);
   FOREBAY_ASSERT(n >= 0 || errno == EINTR, std::strerror(errno));
-  fetched = std::max(n, 0);
-  return deliver();
+  return std::max(n, 0);
 }
 
 bool EpollLoop::Impl::deliver() {

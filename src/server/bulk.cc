@@ -12,7 +12,7 @@ constexpr size_t kMaxPieces = 8192;
 
 }  // namespace
 
-BulkFlight::BulkFlight(std::shared_ptr<Session> session, wire::RequestMessage message)
+BulkFlight::BulkFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
     : Flight(std::move(session), std::move(message)) {}
 
 void BulkFlight::start_stream() {
@@ -110,7 +110,7 @@ void BulkFlight::idle(Chunk& chunk, bool more) {
   if (!more || owned() > 1 || exported().pool.wanted()) chunk.buffer.release();
 }
 
-void BulkFlight::keep(unsigned call, Result<Reply> result) {
+void BulkFlight::keep(unsigned call, Result<Reply>&& result) {
   Chunk& chunk = chunks_[call];
   if (result) {
     chunk.count = result->count;

@@ -26,7 +26,7 @@ class BulkFlight : public Flight {
   bool waits_for_client() const override;
 
  protected:
-  BulkFlight(std::shared_ptr<Session> session, wire::RequestMessage message);
+  BulkFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message);
 
   enum class State : uint8_t {
     idle,
@@ -66,7 +66,7 @@ class BulkFlight : public Flight {
     return static_cast<unsigned>(&chunk - chunks_.data());
   }
 
-  void keep(unsigned call, Result<Reply> result) override;
+  void keep(unsigned call, Result<Reply>&& result) override;
   void late(unsigned call) override;
   void let_go() override;
 
@@ -86,7 +86,7 @@ class BulkFlight : public Flight {
 
 class WriteFlight final : public BulkFlight {
  public:
-  WriteFlight(std::shared_ptr<Session> session, wire::RequestMessage message)
+  WriteFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
       : BulkFlight(std::move(session), std::move(message)) {}
 
   void detached() override;
@@ -117,7 +117,7 @@ class WriteFlight final : public BulkFlight {
 // is not there, also for a list whose later pieces could be read.
 class ReadFlight final : public BulkFlight {
  public:
-  ReadFlight(std::shared_ptr<Session> session, wire::RequestMessage message)
+  ReadFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
       : BulkFlight(std::move(session), std::move(message)) {}
 
   void detached() override;

@@ -20,8 +20,8 @@ bool may_take_long(Op op) {
 
 }  // namespace
 
-std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session, wire::RequestMessage message,
-                                     SmallData eager) {
+std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session,
+                                     wire::RequestMessage&& message, SmallData&& eager) {
   const bool bulk_write = message.request.op == Op::write && !message.eager && message.total > 0;
   const bool bulk_read =
       message.request.op == Op::read && message.total > session->options().eager_max;
@@ -30,7 +30,7 @@ std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session, wire::Req
   return std::make_shared<CallFlight>(std::move(session), std::move(message), std::move(eager));
 }
 
-Flight::Flight(std::shared_ptr<Session> session, wire::RequestMessage message)
+Flight::Flight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
     : id(message.id),
       op(message.request.op),
       session_(std::move(session)),
@@ -150,17 +150,17 @@ void Flight::landed(const wire::Pull& pull) {
   pull_list();
 }
 
-void Flight::submit(Request request, unsigned call) {
+void Flight::submit(Request&& request, unsigned call) {
   begun_ = true;
   ++busy_;
   exported().store().submit(std::move(request),
-                            [self = shared_from_this(), call](Result<Reply> result) {
+                            [self = shared_from_this(), call](Result<Reply>&& result) {
                               self->completed(call, std::move(result));
                             });
 }
 
 // On the Store's thread, which may be ours.
-void Flight::completed(unsigned call, Result<Reply> result) {
+void Flight::completed(unsigned call, Result<Reply>&& result) {
   keep(call, std::move(result));
   if (loop().on_loop()) return settle(call);
   loop().post([self = shared_from_this(), call] { self->settle(call); });
@@ -178,14 +178,14 @@ void Flight::settle(unsigned call) {
   }
 }
 
-void Flight::answer(Result<Reply> result, SmallData data) {
+void Flight::answer(const Result<Reply>& result, SmallData&& data) {
   FOREBAY_ASSERT(!answered_);
   const auto alive = shared_from_this();
   answered_ = true;
   if (charge_ticket_) exported().pool.forget(charge_ticket_);
   let_go();
   if (busy_ == 0) release();
-  session_->answer(*this, std::move(result), std::move(data));
+  session_->answer(*this, result, std::move(data));
 }
 
 void Flight::release() {
@@ -220,8 +220,8 @@ void Flight::abort() {
   session_->aborted(*this);
 }
 
-CallFlight::CallFlight(std::shared_ptr<Session> session, wire::RequestMessage message,
-                       SmallData data)
+CallFlight::CallFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message,
+                       SmallData&& data)
     : Flight(std::move(session), std::move(message)), data_(std::move(data)) {
   eager_bytes = data_.size;
 }
@@ -239,17 +239,17 @@ void CallFlight::begin() {
   submit(std::move(request_), 0);
 }
 
-void CallFlight::keep(unsigned, Result<Reply> result) {
+void CallFlight::keep(unsigned, Result<Reply>&& result) {
   result_.emplace(std::move(result));
 }
 
 void CallFlight::done(unsigned) {
-  Result<Reply> result = std::move(*result_);
+  const Result<Reply>& result = *result_;
   if (result && caller_) session_->note(op, {caller_, std::move(handle_)}, right_, *result);
-  if (op != Op::read || !result) return answer(std::move(result));
+  if (op != Op::read || !result) return answer(result);
   FOREBAY_ASSERT(result->count <= data_.size);
   data_.size = static_cast<uint32_t>(result->count);
-  answer(std::move(result), std::move(data_));
+  answer(result, std::move(data_));
 }
 
 // An open that succeeds after its client was told otherwise: nobody else will close it.

@@ -44,7 +44,7 @@ class Flight : public std::enable_shared_from_this<Flight> {
  public:
   // `eager` is the payload of an eager write. The request is checked; its caller is set.
   static std::shared_ptr<Flight> make(std::shared_ptr<Session> session,
-                                      wire::RequestMessage message, SmallData eager);
+                                      wire::RequestMessage&& message, SmallData&& eager);
   virtual ~Flight() = default;
   Flight(const Flight&) = delete;
 
@@ -74,13 +74,13 @@ class Flight : public std::enable_shared_from_this<Flight> {
   virtual bool waits_for_client() const { return list_ && charge_; }
 
  protected:
-  Flight(std::shared_ptr<Session> session, wire::RequestMessage message);
+  Flight(std::shared_ptr<Session> session, wire::RequestMessage&& message);
 
   // ---- What a kind does. All on the loop, except keep(). ----
   virtual void begin() = 0;  // reserved, list complete: request_.file is the whole truth
   // A Store call has ended. keep() runs on the Store's thread and puts the result where nobody
   // else looks; done() handles it on the loop, unless the flight is answered: then late().
-  virtual void keep(unsigned call, Result<Reply> result) = 0;
+  virtual void keep(unsigned call, Result<Reply>&& result) = 0;
   virtual void done(unsigned call) = 0;
   virtual void late(unsigned) {}
   virtual void fail(Error error) = 0;  // stop as soon as possible and answer this
@@ -89,8 +89,8 @@ class Flight : public std::enable_shared_from_this<Flight> {
   virtual Memory stream_landing(const wire::Pull&) { return {}; }
   virtual void stream_landed(const wire::Pull&) {}
 
-  void submit(Request request, unsigned call);
-  void answer(Result<Reply> result, SmallData data = {});
+  void submit(Request&& request, unsigned call);
+  void answer(const Result<Reply>& result, SmallData&& data = {});
   void touch();
   Export& exported() const;
   Loop& loop() const;
@@ -111,7 +111,7 @@ class Flight : public std::enable_shared_from_this<Flight> {
   void charge_list();
   void charged(BufferPool::Charge charge);
   void pull_list();
-  void completed(unsigned call, Result<Reply> result);
+  void completed(unsigned call, Result<Reply>&& result);
   void settle(unsigned call);
   void release();
 
@@ -129,11 +129,11 @@ class Flight : public std::enable_shared_from_this<Flight> {
 // One call of the Store.
 class CallFlight final : public Flight {
  public:
-  CallFlight(std::shared_ptr<Session> session, wire::RequestMessage message, SmallData data);
+  CallFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message, SmallData&& data);
 
  private:
   void begin() override;
-  void keep(unsigned call, Result<Reply> result) override;
+  void keep(unsigned call, Result<Reply>&& result) override;
   void done(unsigned call) override;
   void late(unsigned call) override;
   void fail(Error error) override;

@@ -48,19 +48,21 @@ Result<Memory> Session::on_message(const wire::FrameHeader& header, wire::Bytes 
 }
 
 Memory Session::take_request(wire::Bytes message, uint32_t payload) {
-  Result<wire::RequestMessage> decoded = wire::decode_request(message);
-  if (!decoded) return refuse(std::move(decoded).error(), payload);
-  if (auto wrong = misused(*decoded, payload)) return refuse(std::move(*wrong), payload);
+  wire::RequestMessage decoded;
+  if (auto good = wire::decode_request_into(decoded, message); !good) {
+    return refuse(std::move(good).error(), payload);
+  }
+  if (auto wrong = misused(decoded, payload)) return refuse(std::move(*wrong), payload);
   parts_.info->requests.add();
-  if (payload == 0) return admit(std::move(*decoded), {}), Memory{};
+  if (payload == 0) return admit(std::move(decoded), {}), Memory{};
   parts_.info->bytes_in.add(payload);
   exported().bytes_in.add(payload);
-  if (repeats(decoded->id) || decoded->bad) {
-    admit(std::move(*decoded), {});
+  if (repeats(decoded.id) || decoded.bad) {
+    admit(std::move(decoded), {});
     return sink(payload);
   }
   // The request begins when its data is here: nothing else of this client can come in between.
-  incoming_.emplace(Incoming{std::move(*decoded),
+  incoming_.emplace(Incoming{std::move(decoded),
                              {std::make_unique_for_overwrite<std::byte[]>(payload), payload}});
   landing_ = Landing::eager;
   return Memory::of(incoming_->data.span());
@@ -146,7 +148,7 @@ void Session::on_payload() {
 
 // ---- Requests ----
 
-void Session::admit(wire::RequestMessage message, SmallData data) {
+void Session::admit(wire::RequestMessage&& message, SmallData&& data) {
   Slot& slot = slots_[message.id.slot];
   if (message.id.sequence == slot.sequence) return repeat(slot, std::move(message));
   if (stopping_) return;  // not begun, not answered: for our successor
@@ -155,7 +157,7 @@ void Session::admit(wire::RequestMessage message, SmallData data) {
   begin(std::move(message), std::move(data));
 }
 
-void Session::repeat(Slot& slot, wire::RequestMessage message) {
+void Session::repeat(Slot& slot, wire::RequestMessage&& message) {
   if (const std::shared_ptr<Flight> flight = slot.flight) {
     flight->spoken = true;
     return flight->repeated();
@@ -164,7 +166,7 @@ void Session::repeat(Slot& slot, wire::RequestMessage message) {
   if (!stopping_) begin(std::move(message), {});
 }
 
-void Session::begin(wire::RequestMessage message, SmallData data) {
+void Session::begin(wire::RequestMessage&& message, SmallData&& data) {
   const wire::RequestId id = message.id;
   const Op op = message.request.op;
   if (message.bad) return reply(id, op, true, std::move(*message.bad), {});
@@ -221,16 +223,17 @@ Result<void> Session::identify(Request& request) {
 
 // ---- Replies ----
 
-void Session::answer(Flight& flight, Result<Reply> result, SmallData data) {
+void Session::answer(Flight& flight, const Result<Reply>& result, SmallData&& data) {
   forget_flight(flight);
-  reply(flight.id, flight.op, flight.spoken, std::move(result), std::move(data));
+  reply(flight.id, flight.op, flight.spoken, result, std::move(data));
   leave_if_drained();
 }
 
-void Session::reply(wire::RequestId id, Op op, bool spoken, Result<Reply> result, SmallData data) {
+void Session::reply(wire::RequestId id, Op op, bool spoken, const Result<Reply>& result,
+                    SmallData&& data) {
   if (!result) exported().errors.add();
   const uint32_t payload = data.size;
-  std::string head = wire::encode(wire::ReplyMessage{id, std::move(result)}, payload);
+  std::string head = wire::encode_reply(id, result, payload);
   const bool send_it = spoken && connected();
   if (remembered(op)) {
     if (!send_it) return void(slots_[id.slot].reply = std::move(head));

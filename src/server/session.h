@@ -72,7 +72,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   bool connected() const { return connection_ != nullptr && !closing_; }
   void pull(std::shared_ptr<Flight> flight, wire::Part part, uint64_t position, uint32_t length);
   void push(wire::RequestId id, uint64_t position, Memory payload, Connection::Sent sent);
-  void answer(Flight& flight, Result<Reply> result, SmallData data);
+  void answer(Flight& flight, const Result<Reply>& result, SmallData&& data);
   void aborted(Flight& flight);
   void retired(Flight& flight);  // answered before, and now its last Store call has ended
 
@@ -116,12 +116,12 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   Memory take_cancel(wire::Bytes message, uint32_t payload);
   std::optional<Error> misused(const wire::RequestMessage& message, uint32_t payload) const;
   bool repeats(const wire::RequestId& id) const;
-  void admit(wire::RequestMessage message, SmallData data);
-  void repeat(Slot& slot, wire::RequestMessage message);
-  void begin(wire::RequestMessage message, SmallData data);
+  void admit(wire::RequestMessage&& message, SmallData&& data);
+  void repeat(Slot& slot, wire::RequestMessage&& message);
+  void begin(wire::RequestMessage&& message, SmallData&& data);
   Result<void> permit(wire::RequestMessage& message);
   Result<void> identify(Request& request);
-  void reply(wire::RequestId id, Op op, bool spoken, Result<Reply> result, SmallData data);
+  void reply(wire::RequestId id, Op op, bool spoken, const Result<Reply>& result, SmallData&& data);
   Memory refuse(Error why, uint32_t payload);
   Memory sink(uint32_t payload);
   void send(std::string head, Memory payload = {}, Connection::Sent sent = {});

@@ -30,7 +30,7 @@ class ThreadedStore final : public Store {
     changed_.notify_all();
     for (auto& thread : threads_) thread.join();
   }
-  void submit(Request request, Completion done) override {
+  void submit(Request&& request, Completion&& done) override {
     if (calls_.fetch_add(1) % 2 == 0) return memory_.submit(std::move(request), std::move(done));
     {
       std::lock_guard lock(mutex_);

@@ -77,7 +77,7 @@ std::optional<FaultRule> FaultStore::match(Op op) {
   return found;
 }
 
-void FaultStore::submit(Request request, Completion done) {
+void FaultStore::submit(Request&& request, Completion&& done) {
   if (const auto rule = match(request.op)) {
     act(*rule, std::move(request), std::move(done));
   } else {
@@ -85,7 +85,7 @@ void FaultStore::submit(Request request, Completion done) {
   }
 }
 
-void FaultStore::act(const FaultRule& rule, Request request, Completion done) {
+void FaultStore::act(const FaultRule& rule, Request&& request, Completion&& done) {
   switch (rule.action) {
     case FaultRule::Action::fail_before:
       return done(Error(rule.error, "injected fault"));
@@ -107,7 +107,7 @@ void FaultStore::act(const FaultRule& rule, Request request, Completion done) {
   }
 }
 
-void FaultStore::shorten(const FaultRule& rule, Request request, Completion done) {
+void FaultStore::shorten(const FaultRule& rule, Request&& request, Completion&& done) {
   const bool writes = rule.action == FaultRule::Action::short_write;
   const Op op = writes ? Op::write : Op::read;
   const Length total = request.file.total(), most(rule.bytes);
@@ -118,13 +118,13 @@ void FaultStore::shorten(const FaultRule& rule, Request request, Completion done
   request.memory = request.memory.slice(Length(), most);
   if (!writes) return inner_->submit(std::move(request), std::move(done));
   inner_->submit(std::move(request),
-                 [code = rule.error, d = std::move(done)](Result<Reply> r) mutable {
+                 [code = rule.error, d = std::move(done)](Result<Reply>&& r) mutable {
                    if (!r) return d(std::move(r));
                    d(Error(code, "injected fault").with_done(r->count));
                  });
 }
 
-void FaultStore::delay(Duration by, Request request, Completion done) {
+void FaultStore::delay(Duration by, Request&& request, Completion&& done) {
   {
     std::lock_guard lock(mutex_);
     ++delayed_;

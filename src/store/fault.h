@@ -50,7 +50,7 @@ class FaultStore final : public Store {
   // Releases what is held, and waits for what is delayed.
   ~FaultStore() override;
 
-  void submit(Request request, Completion done) override;
+  void submit(Request&& request, Completion&& done) override;
   Result<Handle> root() override { return inner_->root(); }
   Result<void> admits(const Request& request) override { return inner_->admits(request); }
   std::string_view identity(const Handle& handle) const override {
@@ -73,9 +73,9 @@ class FaultStore final : public Store {
   };
   std::optional<FaultRule> match(Op op);
   bool fires(const FaultRule& rule, Op op);
-  void act(const FaultRule& rule, Request request, Completion done);
-  void shorten(const FaultRule& rule, Request request, Completion done);
-  void delay(Duration by, Request request, Completion done);
+  void act(const FaultRule& rule, Request&& request, Completion&& done);
+  void shorten(const FaultRule& rule, Request&& request, Completion&& done);
+  void delay(Duration by, Request&& request, Completion&& done);
 
   const Scheduler after_;
   mutable std::mutex mutex_;

@@ -108,7 +108,7 @@ TEST_F(Fault, ShortensARead) {
 TEST_F(Fault, DelaysByTheScheduler) {
   store->add({.op = Op::getattr, .nth = 0, .action = Action::delay, .delay = Duration(500)});
   bool done = false;
-  store->submit(request(Op::getattr), [&](Result<Reply> r) { done = r.has_value(); });
+  store->submit(request(Op::getattr), [&](Result<Reply>&& r) { done = r.has_value(); });
   EXPECT_FALSE(done);
   ASSERT_EQ(delayed.size(), 1u);
   EXPECT_EQ(delayed.front().first, Duration(500));
@@ -119,7 +119,7 @@ TEST_F(Fault, DelaysByTheScheduler) {
 TEST_F(Fault, HoldsUntilReleased) {
   store->add({.op = Op::getattr, .nth = 0, .action = Action::hold});
   bool done = false;
-  store->submit(request(Op::getattr), [&](Result<Reply> r) { done = r.has_value(); });
+  store->submit(request(Op::getattr), [&](Result<Reply>&& r) { done = r.has_value(); });
   EXPECT_EQ(store->held(), 1u);
   EXPECT_FALSE(done);
   store->release();

@@ -22,7 +22,7 @@ Result<Reply> MemoryStore::call(Request request) {
   return state_->fs.perform(request);
 }
 
-void MemoryStore::submit(Request request, Completion done) {
+void MemoryStore::submit(Request&& request, Completion&& done) {
   done(call(std::move(request)));
 }
 

@@ -24,7 +24,7 @@ class MemoryStore final : public Store {
   explicit MemoryStore(MemoryOptions options = {});
   ~MemoryStore() override;
 
-  void submit(Request request, Completion done) override;
+  void submit(Request&& request, Completion&& done) override;
   Result<Reply> call(Request request) override;
   Result<Handle> root() override;
 

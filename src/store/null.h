@@ -19,7 +19,7 @@ namespace forebay {
 
 class NullStore final : public Store {
  public:
-  void submit(Request request, Completion done) override;
+  void submit(Request&& request, Completion&& done) override;
   Result<Handle> root() override;
 
  private:

@@ -59,7 +59,7 @@ class Local final : public PosixStore {
 
   Result<void> start() { return ops_.start(); }
 
-  void submit(Request request, Completion done) override;
+  void submit(Request&& request, Completion&& done) override;
   Result<Reply> call(Request request) override;
   Result<Handle> root() override { return ops_.top(); }
   Result<void> admits(const Request& request) override { return ops_.admits(request); }
@@ -75,7 +75,7 @@ class Local final : public PosixStore {
   };
 
   bool inline_op(const Request& request) const;
-  void submit_to_pool(Request request, Completion done);
+  void submit_to_pool(Request&& request, Completion&& done);
 
   const bool inline_;
   Operations ops_;
@@ -112,7 +112,7 @@ bool Local::inline_op(const Request& request) const {
   }
 }
 
-void Local::submit(Request request, Completion done) {
+void Local::submit(Request&& request, Completion&& done) {
   if (auto good = check(request); !good) return done(std::move(good).error());
   if (request.stop.stop_requested()) return done(Error(ECANCELED));
   if (!inline_op(request)) return submit_to_pool(std::move(request), std::move(done));
@@ -125,7 +125,7 @@ void Local::submit(Request request, Completion done) {
   done(std::move(result));
 }
 
-void Local::submit_to_pool(Request request, Completion done) {
+void Local::submit_to_pool(Request&& request, Completion&& done) {
   auto job = std::make_unique<Job>(Job{std::move(request), std::move(done)});
   Job* const same = job.get();
   Task task([this, own = std::move(job)] {

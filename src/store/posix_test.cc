@@ -395,7 +395,7 @@ TEST(PosixLimits, AFullQueueIsBusyAndCancelledRequestsDoNotBegin) {
   std::promise<void> inside;
   Request r{.op = Op::getattr, .caller = rig.caller, .handle = rig.root};
   // Holds the only thread, as a back end that does not answer would.
-  rig.store->submit(r, [&](Result<Reply>) {
+  rig.store->submit(Request(r), [&](Result<Reply>) {
     inside.set_value();
     opened.wait();
   });

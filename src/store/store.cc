@@ -10,7 +10,7 @@ Result<Reply> Store::call(Request request) {
   std::mutex mutex;
   std::condition_variable arrived;
   std::optional<Result<Reply>> result;
-  submit(std::move(request), [&](Result<Reply> r) {
+  submit(std::move(request), [&](Result<Reply>&& r) {
     std::lock_guard lock(mutex);
     result.emplace(std::move(r));
     arrived.notify_one();  // under the lock: the waiter may destroy us as soon as it is free

@@ -40,7 +40,7 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  virtual void submit(Request request, Completion done) = 0;
+  virtual void submit(Request&& request, Completion&& done) = 0;
 
   // Submits and waits, on the caller's thread. A Store that can do the work on this very thread
   // overrides it.

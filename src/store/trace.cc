@@ -109,17 +109,17 @@ struct TraceStore::Pending {
   Time start;
   Completion done;
 
-  void complete(Result<Reply> result) {
+  void complete(Result<Reply>&& result) {
     const Duration took = store->clock_.now() - start;
     store->sink_(request + " -> " + format(op, result, took));
     done(std::move(result));
   }
 };
 
-void TraceStore::submit(Request request, Completion done) {
+void TraceStore::submit(Request&& request, Completion&& done) {
   auto pending = std::make_unique<Pending>(
       Pending{this, format(request), request.op, clock_.now(), std::move(done)});
-  inner_->submit(std::move(request), [p = std::move(pending)](Result<Reply> result) mutable {
+  inner_->submit(std::move(request), [p = std::move(pending)](Result<Reply>&& result) mutable {
     p->complete(std::move(result));
   });
 }

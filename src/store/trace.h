@@ -23,7 +23,7 @@ using TraceSink = std::function<void(std::string_view line)>;
 class TraceStore final : public Store {
  public:
   TraceStore(std::unique_ptr<Store> inner, const Clock& clock, TraceSink sink);
-  void submit(Request request, Completion done) override;
+  void submit(Request&& request, Completion&& done) override;
   Result<Handle> root() override { return inner_->root(); }
   Result<void> admits(const Request& request) override { return inner_->admits(request); }
   std::string_view identity(const Handle& handle) const override {

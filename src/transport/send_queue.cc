@@ -6,7 +6,10 @@ namespace forebay {
 
 void SendQueue::push(std::string head, Memory payload, Connection::Sent sent) {
   bytes_ += head.size() + payload.shape.total().value;
-  frames_.emplace_back(std::move(head), std::move(payload), std::move(sent));
+  Frame& frame = frames_.emplace_back();
+  frame.head = std::move(head);
+  if (!payload.shape.empty()) frame.payload = std::make_unique<Payload>(std::move(payload));
+  frame.sent = std::move(sent);
 }
 
 size_t SendQueue::gather(std::span<iovec> out) {
@@ -25,22 +28,26 @@ size_t SendQueue::Frame::gather(std::span<iovec> out, bool& whole) {
   if (head_done != head.size()) {
     out[count++] = {head.data() + head_done, head.size() - head_done};
   }
-  if (payload.fine()) {
-    const size_t described = gather_fine(out.subspan(count));
-    whole = described == 1 && payload.left() == 0;
-    return count + described;
-  }
-  const auto d = payload.describe(out.subspan(count), UINT64_MAX);
-  whole = d.bytes == payload.left();
-  return count + d.count;
+  return payload ? count + payload->gather(out.subspan(count), whole) : count;
 }
 
-size_t SendQueue::Frame::gather_fine(std::span<iovec> out) {
+size_t SendQueue::Payload::gather(std::span<iovec> out, bool& whole) {
+  if (cursor.fine()) {
+    const size_t described = gather_fine(out);
+    whole = described == 1 && cursor.left() == 0;
+    return described;
+  }
+  const auto d = cursor.describe(out, UINT64_MAX);
+  whole = d.bytes == cursor.left();
+  return d.count;
+}
+
+size_t SendQueue::Payload::gather_fine(std::span<iovec> out) {
   if (out.empty()) return 0;
-  if (bounce_begin == bounce_end && payload.left() != 0) {
+  if (bounce_begin == bounce_end && cursor.left() != 0) {
     if (!bounce) bounce = std::make_unique_for_overwrite<std::byte[]>(kBounce);
     bounce_begin = 0;
-    bounce_end = payload.drain({bounce.get(), kBounce});
+    bounce_end = cursor.drain({bounce.get(), kBounce});
   }
   if (bounce_begin == bounce_end) return 0;
   out[0] = {bounce.get() + bounce_begin, bounce_end - bounce_begin};
@@ -50,14 +57,16 @@ size_t SendQueue::Frame::gather_fine(std::span<iovec> out) {
 uint64_t SendQueue::Frame::took(uint64_t n) {
   const uint64_t of_head = std::min<uint64_t>(n, head.size() - head_done);
   head_done += of_head;
-  const uint64_t of_bounce = std::min<uint64_t>(n - of_head, bounce_end - bounce_begin);
+  return payload ? of_head + payload->took(n - of_head) : of_head;
+}
+
+uint64_t SendQueue::Payload::took(uint64_t n) {
+  const uint64_t of_bounce = std::min<uint64_t>(n, bounce_end - bounce_begin);
   bounce_begin += of_bounce;
-  uint64_t of_payload = 0;
-  if (!payload.fine()) {
-    of_payload = std::min(n - of_head - of_bounce, payload.left());
-    payload.advance(of_payload);
-  }
-  return of_head + of_bounce + of_payload;
+  if (cursor.fine()) return of_bounce;
+  const uint64_t of_payload = std::min(n - of_bounce, cursor.left());
+  cursor.advance(of_payload);
+  return of_bounce + of_payload;
 }
 
 void SendQueue::took(uint64_t n) {

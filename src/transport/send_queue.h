@@ -36,22 +36,28 @@ class SendQueue {
  private:
   static constexpr size_t kBounce = 64 * 1024;
 
-  struct Frame {
-    Frame(std::string h, Memory p, Connection::Sent s)
-        : head(std::move(h)), payload(std::move(p)), sent(std::move(s)) {}
-    std::string head;
-    size_t head_done = 0;
-    PayloadCursor payload;
-    Connection::Sent sent;
+  struct Payload {
+    explicit Payload(Memory memory) : cursor(std::move(memory)) {}
+    PayloadCursor cursor;
     // Finely scattered memory goes out through here.
     std::unique_ptr<std::byte[]> bounce;
     size_t bounce_begin = 0, bounce_end = 0;
 
-    uint64_t left() const {
-      return head.size() - head_done + payload.left() + bounce_end - bounce_begin;
-    }
+    uint64_t left() const { return cursor.left() + bounce_end - bounce_begin; }
     size_t gather(std::span<iovec> out, bool& whole);
     size_t gather_fine(std::span<iovec> out);
+    uint64_t took(uint64_t n);
+  };
+
+  // Small, because most frames have no payload and their queue is on the path of every request.
+  struct Frame {
+    std::string head;
+    size_t head_done = 0;
+    std::unique_ptr<Payload> payload;
+    Connection::Sent sent;
+
+    uint64_t left() const { return head.size() - head_done + (payload ? payload->left() : 0); }
+    size_t gather(std::span<iovec> out, bool& whole);
     uint64_t took(uint64_t n);
   };
 

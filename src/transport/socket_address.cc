@@ -15,7 +15,7 @@ namespace {
 // The sender of a Unix stream sleeps whenever its own buffer is full, and each sleep costs a switch
 // to the receiver and back; a chunk's worth of buffer lets both run. TCP sizes its buffers by
 // itself.
-constexpr int kUnixBuffer = 1 << 20;
+constexpr int kUnixBuffer = 512 << 10;
 
 void set_int(int fd, int level, int option, int value) {
   ::setsockopt(fd, level, option, &value, sizeof value);

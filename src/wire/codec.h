@@ -87,6 +87,9 @@ struct RequestId {
 
 // A request with what only the wire knows. request.memory is empty, request.caller null if absent.
 struct RequestMessage {
+  RequestMessage() = default;
+  explicit RequestMessage(Request&& r) : request(std::move(r)) {}
+
   RequestId id;
   Request request;
   uint64_t total = 0;        // bytes of the stream of a read or write; encode() takes it from
@@ -103,7 +106,7 @@ struct RequestMessage {
 
 struct ReplyMessage {
   RequestId id;
-  Result<Reply> result = Reply{};
+  Result<Reply> result{std::in_place};
 };
 
 enum class Part : uint8_t { stream = 0, list = 1 };
@@ -148,7 +151,11 @@ std::string encode_goodbye(std::string_view reason);
 std::string encode(const RequestMessage&, uint32_t payload_size = 0);
 // Entries beyond kMaxEntries or kMaxEntryBytes are left out and `end` is cleared: the client goes
 // on from the last cookie that it got.
-std::string encode(const ReplyMessage&, uint32_t payload_size = 0);
+std::string encode_reply(const RequestId& id, const Result<Reply>& result,
+                         uint32_t payload_size = 0);
+inline std::string encode(const ReplyMessage& m, uint32_t payload_size = 0) {
+  return encode_reply(m.id, m.result, payload_size);
+}
 std::string encode(const Pull&);
 std::string encode(const Data&, uint32_t payload_size);
 std::string encode(const Cancel&);
@@ -159,8 +166,20 @@ Result<Hello> decode_hello(Bytes);
 Result<Welcome> decode_welcome(Bytes);
 Result<Refused> decode_refused(Bytes);
 Result<std::string> decode_goodbye(Bytes);
-Result<RequestMessage> decode_request(Bytes);
-Result<ReplyMessage> decode_reply(Bytes);
+// In place, into a message as made by default, because these two are large and on the path of every
+// request.
+Result<void> decode_request_into(RequestMessage& message, Bytes bytes);
+Result<void> decode_reply_into(ReplyMessage& message, Bytes bytes);
+inline Result<RequestMessage> decode_request(Bytes bytes) {
+  Result<RequestMessage> message(std::in_place);
+  if (auto good = decode_request_into(*message, bytes); !good) message = std::move(good).error();
+  return message;
+}
+inline Result<ReplyMessage> decode_reply(Bytes bytes) {
+  Result<ReplyMessage> message(std::in_place);
+  if (auto good = decode_reply_into(*message, bytes); !good) message = std::move(good).error();
+  return message;
+}
 Result<Pull> decode_pull(Bytes);
 Result<Data> decode_data(Bytes);
 Result<Cancel> decode_cancel(Bytes);

@@ -129,8 +129,7 @@ void get_statfs(const fbs::FsStatus* t, FsStatus& s) {
        t->files(),      t->files_free(), t->name_max()};
 }
 
-Reply get_reply(const fbs::Reply& t, Fields& fields) {
-  Reply r;
+void get_reply(const fbs::Reply& t, Fields& fields, Reply& r) {
   fields.number("count", t.count(), kMaxOffset, r.count);
   fields.bytes("handle", t.handle(), kMaxHandle, r.handle.bytes);
   fields.bytes("right", t.right(), kMaxRight, r.right.bytes);
@@ -141,37 +140,35 @@ Reply get_reply(const fbs::Reply& t, Fields& fields) {
   get_statfs(t.statfs(), r.statfs);
   if (const auto* l = t.layout(); l)
     r.layout = {l->stripe_size(), l->stripe_count(), l->first_target()};
-  return r;
 }
 
 }  // namespace
 
-std::string encode(const ReplyMessage& m, uint32_t payload_size) {
-  if (!m.result) return encode_failure(m.id, m.result.error(), payload_size);
-  if (const size_t size = m.result->data.size(); size > kMaxXattr)
+std::string encode_reply(const RequestId& id, const Result<Reply>& result, uint32_t payload_size) {
+  if (!result) return encode_failure(id, result.error(), payload_size);
+  if (const size_t size = result->data.size(); size > kMaxXattr)
     return encode_failure(
-        m.id,
-        Error(E2BIG, fmt::format("the answer has {} bytes; the limit is {}", size, kMaxXattr)),
+        id, Error(E2BIG, fmt::format("the answer has {} bytes; the limit is {}", size, kMaxXattr)),
         payload_size);
-  return encode_success(m.id, *m.result, payload_size);
+  return encode_success(id, *result, payload_size);
 }
 
-Result<ReplyMessage> decode_reply(Bytes bytes) {
+Result<void> decode_reply_into(ReplyMessage& m, Bytes bytes) {
   const Aligned message(bytes);
   constexpr uint32_t kMaxTables = 2 + kMaxEntryBytes / kEntryBytes;
   const auto opened = open_message<fbs::Reply>(message, bytes.size(), "reply", kMaxTables);
   if (!opened) return opened.error();
   const fbs::Reply& t = **opened;
   Fields fields("reply");
-  const RequestId id{t.slot(), t.sequence()};
+  m.id = {t.slot(), t.sequence()};
   if (t.error()) {
     auto error = get_error(t.error(), fields);
-    if (!error) return *fields.error();
-    return ReplyMessage{id, *std::move(error)};
+    if (error) m.result = *std::move(error);
+  } else {
+    get_reply(t, fields, *m.result);
   }
-  Reply reply = get_reply(t, fields);
   if (!fields.ok()) return *fields.error();
-  return ReplyMessage{id, std::move(reply)};
+  return {};
 }
 
 }  // namespace forebay::wire

@@ -185,14 +185,12 @@ std::string encode(const RequestMessage& m, uint32_t payload_size) {
       payload_size);
 }
 
-Result<RequestMessage> decode_request(Bytes bytes) {
+Result<void> decode_request_into(RequestMessage& m, Bytes bytes) {
   const Aligned message(bytes);
   const auto opened = open_message<fbs::Request>(message, bytes.size(), "request", 2);
   if (!opened) return opened.error();
   const fbs::Request& t = **opened;
   Fields fields("request", EINVAL);
-  Result<RequestMessage> result(std::in_place);
-  RequestMessage& m = *result;
   m.id = {t.slot(), t.sequence()};
   m.eager = t.eager();
   get_arguments(t, fields, m.request);
@@ -203,7 +201,7 @@ Result<RequestMessage> decode_request(Bytes bytes) {
   if (m.eager && m.request.op != Op::write)
     fields.fail(0, "eager data for an operation that is not a write");
   m.bad = fields.error();
-  return result;
+  return {};
 }
 
 }  // namespace forebay::wire

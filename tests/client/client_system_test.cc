@@ -54,7 +54,7 @@ class File {
     // Neither waits for the other: the order of submission holds.
     std::latch done(2);
     bool good = true;
-    const auto note = [&](Result<Reply> r) {
+    const auto note = [&](Result<Reply>&& r) {
       good &= r.has_value() && r->count == size;
       done.count_down();
     };
@@ -128,7 +128,7 @@ TEST(ClientSystem, TheDestructorWaitsForWhatIsUnderWay) {
     File file(*store, "a");
     for (auto& b : buffers) {
       store->submit(file.transfer(Op::write, 0, b),
-                    [&](Result<Reply> r) { done += r.has_value(); });
+                    [&](Result<Reply>&& r) { done += r.has_value(); });
     }
   }
   EXPECT_EQ(done, 30);

@@ -23,7 +23,7 @@ namespace {
 class Borrowed final : public Store {
  public:
   explicit Borrowed(Store& store) : store_(store) {}
-  void submit(Request request, Completion done) override {
+  void submit(Request&& request, Completion&& done) override {
     store_.submit(std::move(request), std::move(done));
   }
   Result<Handle> root() override { return store_.root(); }

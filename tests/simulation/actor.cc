@@ -48,7 +48,7 @@ Actor::~Actor() {
 
 // ---- Doing ----
 
-void Actor::submit(Request request, Completion done) {
+void Actor::submit(Request&& request, Completion&& done) {
   request.caller = caller_;
   ++in_flight_;
   store_->submit(std::move(request), std::move(done));
@@ -164,7 +164,7 @@ void Actor::write_region() {
     region_[offset - number_ * kRegion] = s->bytes[at];
     writers_[offset - number_ * kRegion] = s;
   });
-  submit(transfer(Op::write, s->file, s->bytes), [this, s](Result<Reply> result) {
+  submit(transfer(Op::write, s->file, s->bytes), [this, s](Result<Reply>&& result) {
     s->unknown = lost(result);
     EXPECT_TRUE(result || s->unknown) << "write: " << (result ? "" : result.error().message());
     if (result) {
@@ -185,7 +185,7 @@ void Actor::read_region() {
     read->expected[at] = region_[offset - number_ * kRegion];
     read->writers[at] = writers_[offset - number_ * kRegion];
   });
-  submit(transfer(Op::read, s.file, read->bytes), [this, read](Result<Reply> result) {
+  submit(transfer(Op::read, s.file, read->bytes), [this, read](Result<Reply>&& result) {
     EXPECT_TRUE(result) << "read: " << (result ? "" : result.error().message());
     if (result) {
       EXPECT_EQ(result->count, read->bytes.size());
@@ -221,7 +221,7 @@ void Actor::write_register() {
   }
   file_.history.write_begins(value, value);
   const Extents where(Extent{Offset(file_.register_at), Length(kRegister)});
-  submit(transfer(Op::write, where, *bytes), [this, bytes, value](Result<Reply> result) {
+  submit(transfer(Op::write, where, *bytes), [this, bytes, value](Result<Reply>&& result) {
     const bool unknown = lost(result);
     EXPECT_TRUE(result || unknown) << "register: " << (result ? "" : result.error().message());
     if (result) file_.history.write_ends(value, world_.tick());
@@ -233,7 +233,7 @@ void Actor::read_register() {
   const uint64_t begin = world_.tick();
   auto bytes = std::make_shared<std::string>(kRegister, '\0');
   const Extents where(Extent{Offset(file_.register_at), Length(kRegister)});
-  submit(transfer(Op::read, where, *bytes), [this, bytes, begin](Result<Reply> result) {
+  submit(transfer(Op::read, where, *bytes), [this, bytes, begin](Result<Reply>&& result) {
     EXPECT_TRUE(result) << "register: " << (result ? "" : result.error().message());
     uint64_t first;
     std::memcpy(&first, bytes->data(), sizeof first);
@@ -290,7 +290,7 @@ void Actor::change_names() {
   }
   const Op op = r.op;
   const std::string name = r.name2.empty() ? r.name : r.name2;
-  submit(std::move(r), [this, op, name, made](Result<Reply> result) {
+  submit(std::move(r), [this, op, name, made](Result<Reply>&& result) {
     check_names(op, name, result);
     if (result && !made.empty()) there_.push_back(made);
     finished();

@@ -60,7 +60,7 @@ class Actor {
   void go_on();
   void step();
   void finished();
-  void submit(Request request, Completion done);
+  void submit(Request&& request, Completion&& done);
   Result<Reply> call(Request request);
 
   std::vector<Extent> list(uint64_t count);

@@ -15,7 +15,7 @@ class Disk::Mount final : public Store {
     }
   }
 
-  void submit(Request request, Completion done) override {
+  void submit(Request&& request, Completion&& done) override {
     const uint64_t id = ++last_;
     Call& call = calls_[id];
     call.done = std::move(done);

@@ -416,7 +416,7 @@ class Faults(Case):
             # A create or rename that was under way at the kill has an unknown outcome; a write goes
             # on. One that came when there was no server at all is told so.
             if put.returncode != 0:
-                expected = b"no server" if put.returncode == 3 else b"outcome unknown"
+                expected = b"cannot reach" if put.returncode == 3 else b"outcome unknown"
                 self.assertIn(expected, err)
         for name in self.in_export():
             if not name.startswith("."):
