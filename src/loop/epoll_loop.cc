@@ -27,6 +27,9 @@ namespace {
 // posting tasks must not starve the network, and a look costs a system call.
 constexpr unsigned kTurnsWithoutLook = 8;
 
+// Turns in which a poller found nothing, after which it is not worth looking at in every turn.
+constexpr unsigned kLivelyTurns = 256;
+
 // Longer delays are cut to this, so that sums of times do not overflow.
 constexpr Duration kLongest = std::chrono::hours(24 * 365);
 
@@ -53,6 +56,12 @@ struct EpollLoop::Impl {
   unsigned turns_without_look = 0;
   std::atomic<std::thread::id> runner{};
 
+  struct Lively {
+    Poller* poller;  // null: forgotten meanwhile
+    unsigned idle;   // turns without news
+  };
+  std::vector<Lively> lively;
+
   // Events fetched and not yet delivered; unwatch() takes its own out.
   std::array<epoll_event, 64> events;
   int fetched = 0, delivered = 0;
@@ -72,6 +81,8 @@ struct EpollLoop::Impl {
   bool run_posted();
   bool look(Duration most);
   bool look_awake();
+  bool poll_lively(bool may_rest);
+  bool all_rest();
   int fetch(Duration wait);
   bool deliver();
   Duration until_next_timer(Duration most);
@@ -134,6 +145,7 @@ bool EpollLoop::Impl::look(Duration most) {
     if (came) wait = Duration::zero();
   }
   if (fetched == 0) {
+    if (wait > Duration::zero() && !all_rest()) wait = Duration::zero();
     if (wait > Duration::zero()) {
       waiting.store(true);
       if (filled.load() || wake_due.load()) wait = Duration::zero();
@@ -149,12 +161,39 @@ bool EpollLoop::Impl::look(Duration most) {
 // core may have it in between.
 bool EpollLoop::Impl::look_awake() {
   const Time end = clock.now() + Spin::kLongest;
-  do {
-    fetched = fetch(Duration::zero());
-    if (fetched > 0 || filled.load() || wake_due.load()) return true;
-    ::sched_yield();
-  } while (clock.now() < end);
-  return false;
+  for (unsigned i = 0;; ++i) {
+    if (poll_lively(false)) return true;
+    // A look into memory costs nothing beside one at the descriptors, or a yield.
+    if (lively.empty() || i % 16 == 15) {
+      fetched = fetch(Duration::zero());
+      if (fetched > 0 || filled.load() || wake_due.load()) return true;
+      ::sched_yield();
+    }
+    if (clock.now() >= end) return false;
+  }
+}
+
+// True if there was something to do. Whoever is called may add and forget others.
+bool EpollLoop::Impl::poll_lively(bool may_rest) {
+  bool any = false;
+  for (size_t i = 0; i < lively.size(); ++i) {
+    Poller* const poller = lively[i].poller;
+    if (!poller) continue;
+    const bool did = poller->poll();
+    any = any || did;
+    if (lively[i].poller != poller) continue;
+    lively[i].idle = did ? 0 : lively[i].idle + may_rest;
+    if (lively[i].idle > kLivelyTurns && poller->rest()) lively[i].poller = nullptr;
+  }
+  std::erase_if(lively, [](const Lively& l) { return !l.poller; });
+  return any;
+}
+
+bool EpollLoop::Impl::all_rest() {
+  for (const Lively& one : lively) {
+    if (one.poller && !one.poller->rest()) return false;
+  }
+  return true;
 }
 
 int EpollLoop::Impl::fetch(Duration wait) {
@@ -238,7 +277,8 @@ bool EpollLoop::run_one(Duration most) {
   FOREBAY_ASSERT(!on_loop(), "a task must not run its own loop");
   m.runner.store(std::this_thread::get_id(), std::memory_order_relaxed);
   const bool timers_ran = m.run_timers();
-  bool ran = m.run_posted() || timers_ran;
+  const bool posted_ran = m.run_posted();
+  bool ran = m.poll_lively(true) || posted_ran || timers_ran;
   if (!ran || ++m.turns_without_look >= kTurnsWithoutLook) {
     ran = m.look(ran ? Duration::zero() : most) || ran;
   }
@@ -252,6 +292,19 @@ void EpollLoop::watch(int fd, uint32_t events, Ready& ready, bool known) {
   event.data.ptr = &ready;
   const int done = ::epoll_ctl(impl_->epoll, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
   FOREBAY_ASSERT(done == 0, std::strerror(errno));
+}
+
+void EpollLoop::poll(Poller& poller) {
+  for (Impl::Lively& one : impl_->lively) {
+    if (one.poller == &poller) return void(one.idle = 0);
+  }
+  impl_->lively.push_back({&poller, 0});
+}
+
+void EpollLoop::forget(Poller& poller) {
+  for (Impl::Lively& one : impl_->lively) {
+    if (one.poller == &poller) one.poller = nullptr;
+  }
 }
 
 void EpollLoop::unwatch(int fd, Ready& ready) {

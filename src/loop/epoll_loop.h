@@ -47,6 +47,20 @@ class EpollLoop final : public Loop {
   void watch(int fd, uint32_t events, Ready& ready, bool known);
   void unwatch(int fd, Ready& ready);
 
+  // One whose news comes through memory, not through a descriptor: it is looked at in every turn
+  // while it is lively. Before the loop sleeps, and when nothing has come for many turns, it is
+  // asked to rest: to have whoever brings news ring a descriptor that it watches.
+  class Poller {
+   public:
+    virtual bool poll() = 0;  // does what there is to do; false if there was nothing
+    virtual bool rest() = 0;  // false: there is something to do, look again
+
+   protected:
+    ~Poller() = default;
+  };
+  void poll(Poller& poller);    // look at it from now on
+  void forget(Poller& poller);  // not called any more
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

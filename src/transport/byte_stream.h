@@ -15,6 +15,8 @@
 
 namespace forebay {
 
+class SharedRegion;
+
 class ByteStream {
  public:
   class User {
@@ -49,6 +51,7 @@ class ByteStream {
   virtual void shut() = 0;
 
   virtual int descriptor() const { return -1; }  // as Connection::descriptor()
+  virtual std::shared_ptr<SharedRegion> shared() const { return nullptr; }  // as Connection::shared()
 };
 
 }  // namespace forebay

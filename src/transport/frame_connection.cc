@@ -40,6 +40,10 @@ int FrameConnection::descriptor() const {
   return stream_->descriptor();
 }
 
+std::shared_ptr<SharedRegion> FrameConnection::shared() const {
+  return stream_->shared();
+}
+
 void FrameConnection::do_move(std::unique_ptr<Connection> self, Loop& to, Moved moved) {
   stream_->detach();
   to.post([self = std::move(self), stream = stream_, &to, moved = std::move(moved)]() mutable {

@@ -24,6 +24,7 @@ class FrameConnection final : public Connection {
   const Peer& peer() const override;
   Loop& loop() override;
   int descriptor() const override;
+  std::shared_ptr<SharedRegion> shared() const override;
 
  private:
   void do_move(std::unique_ptr<Connection> self, Loop& to, Moved moved) override;

@@ -42,6 +42,7 @@ class FrameStream final : public ByteStream::User,
   const Peer& peer() const { return peer_; }
   Loop& loop() { return *loop_; }
   int descriptor() const { return bytes_ ? bytes_->descriptor() : -1; }
+  std::shared_ptr<SharedRegion> shared() const { return bytes_ ? bytes_->shared() : nullptr; }
 
  private:
   void readable() override;

@@ -11,6 +11,7 @@
 #include "transport/fd_watch.h"
 #include "transport/frame_connection.h"
 #include "transport/peer.h"
+#include "transport/shared_bytes.h"
 #include "transport/socket_address.h"
 #include "transport/socket_bytes.h"
 
@@ -130,8 +131,10 @@ void SocketListener::accepted(Fd socket) {
   tune_socket(socket.get(), address_.kind, options_);
   Peer peer = address_.kind == Address::Kind::tcp ? peer_of_tcp_socket(socket.get())
                                                   : peer_of_unix_socket(socket.get());
-  accept_(std::make_unique<FrameConnection>(loop_, make_socket_bytes(std::move(socket)),
-                                            std::move(peer)));
+  auto bytes = address_.kind == Address::Kind::tcp
+                   ? make_socket_bytes(std::move(socket))
+                   : make_unix_server_bytes(std::move(socket), options_.max_shared_area);
+  accept_(std::make_unique<FrameConnection>(loop_, std::move(bytes), std::move(peer)));
 }
 
 // Is nobody listening on this socket's file?

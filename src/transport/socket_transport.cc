@@ -2,9 +2,11 @@
 // needs no transport behind it.
 #include <fmt/format.h>
 
+#include "core/log.h"
 #include "transport/fd_watch.h"
 #include "transport/frame_connection.h"
 #include "transport/peer.h"
+#include "transport/shared_bytes.h"
 #include "transport/socket_address.h"
 #include "transport/socket_bytes.h"
 #include "transport/socket_listener.h"
@@ -33,7 +35,10 @@ class Attempt final : public FdUser, public std::enable_shared_from_this<Attempt
  private:
   void try_connect();
   void writable() override;
+  void readable() override;
   void connected(Fd socket);
+  bool offer(Fd& socket);
+  void finish(std::unique_ptr<ByteStream> bytes);
   void fail(Error why);
   Error refused(int code) const;
 
@@ -44,6 +49,8 @@ class Attempt final : public FdUser, public std::enable_shared_from_this<Attempt
   Loop::TimerId deadline_ = 0;
   Loop::TimerId retry_ = 0;
   std::unique_ptr<FdWatch> watch_;
+  std::shared_ptr<SharedRegion> offered_;
+  Peer peer_;
 };
 
 void Attempt::try_connect() {
@@ -75,18 +82,52 @@ void Attempt::writable() {
 
 void Attempt::connected(Fd socket) {
   const auto keep = shared_from_this();
-  loop_.cancel(deadline_);
   watch_.reset();
   // The user database is not asked who serves a TCP port: a client has no use for it, and the
   // answer may take long.
-  Peer peer;
   if (address_.kind == Address::Kind::tcp) {
-    peer.where = address_.text();
+    peer_.where = address_.text();
   } else {
-    peer = peer_of_unix_socket(socket.get());
+    peer_ = peer_of_unix_socket(socket.get());
+    if (options_.shared_area > 0 && offer(socket)) return;
   }
-  done_(std::unique_ptr<Connection>(std::make_unique<FrameConnection>(
-      loop_, make_socket_bytes(std::move(socket)), std::move(peer))));
+  finish(make_socket_bytes(std::move(socket)));
+}
+
+// Offers to share memory; false, with the socket as it was, if there is none to share.
+bool Attempt::offer(Fd& socket) {
+  SharedRegion::Layout layout;
+  layout.area = options_.shared_area;
+  auto region = SharedRegion::create(layout);
+  if (!region) {
+    log::debug("{}; going on without", region.error().message());
+    return false;
+  }
+  offered_ = std::move(*region);
+  if (auto sent = send_offer(socket.get(), *offered_); !sent) {
+    return fail(std::move(sent).error()), true;
+  }
+  watch_ = std::make_unique<FdWatch>(loop_, std::move(socket), *this);
+  watch_->await_readable();
+  return true;
+}
+
+void Attempt::readable() {
+  const auto keep = shared_from_this();
+  Result<OfferAnswer> answer = receive_answer(watch_->fd());
+  if (!answer && answer.error().code() == EAGAIN) return watch_->await_readable();
+  if (!answer) return fail(std::move(answer).error());
+  Fd socket = watch_->release();
+  watch_.reset();
+  if (answer->plain) return finish(make_socket_bytes(std::move(socket)));
+  offered_->drop_descriptor();
+  finish(make_shared_client_bytes(std::move(socket), std::move(answer->bell), std::move(offered_)));
+}
+
+void Attempt::finish(std::unique_ptr<ByteStream> bytes) {
+  loop_.cancel(deadline_);
+  done_(std::unique_ptr<Connection>(
+      std::make_unique<FrameConnection>(loop_, std::move(bytes), std::move(peer_))));
 }
 
 void Attempt::fail(Error why) {

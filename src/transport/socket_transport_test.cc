@@ -50,7 +50,7 @@ class SocketTest : public testing::Test {
  protected:
   W world;
 };
-using SocketWorlds = testing::Types<UnixWorld, TcpWorld>;
+using SocketWorlds = testing::Types<UnixWorld, SharedWorld, TcpWorld>;
 TYPED_TEST_SUITE(SocketTest, SocketWorlds);
 
 TYPED_TEST(SocketTest, GarbageIsAProtocolError) {

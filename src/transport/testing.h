@@ -181,6 +181,7 @@ struct World {
 };
 
 struct SocketWorld : World {
+  explicit SocketWorld(SocketOptions options = {}) : transport(options) {}
   EpollLoop the_loop;
   SocketTransport transport;
   Loop& loop() override { return the_loop; }
@@ -189,6 +190,16 @@ struct SocketWorld : World {
 };
 
 struct UnixWorld final : SocketWorld {
+  TempDir directory;
+  int made = 0;
+  Address address() override {
+    return {Address::Kind::unix_socket, directory / std::to_string(made++), 0};
+  }
+};
+
+// With shared memory between the two.
+struct SharedWorld final : SocketWorld {
+  SharedWorld() : SocketWorld({.shared_area = 64 << 10}) {}
   TempDir directory;
   int made = 0;
   Address address() override {

@@ -21,6 +21,8 @@
 
 namespace forebay {
 
+class SharedRegion;
+
 // A place to connect to or listen on: "unix:/path", "tcp:127.0.0.1:4711", "sim:name".
 struct Address {
   enum class Kind { unix_socket, tcp, simulated } kind = Kind::unix_socket;
@@ -93,6 +95,10 @@ class Connection {
 
   // The socket, so that a forked child can close its copy; -1: there is none.
   virtual int descriptor() const { return -1; }
+
+  // Memory that both ends see (shared_region.h), for bulk data; null: there is none. Known from the
+  // first message on.
+  virtual std::shared_ptr<SharedRegion> shared() const { return nullptr; }
 
  private:
   virtual void do_move(std::unique_ptr<Connection> self, Loop& to, Moved moved) = 0;

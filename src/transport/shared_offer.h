@@ -1,0 +1,38 @@
+// The two messages with which shared memory is agreed on, and descriptors on a Unix socket.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/result.h"
+#include "transport/fd.h"
+#include "transport/shared_region.h"
+
+namespace forebay::shared {
+
+// Differs from a frame's magic in the first byte, so that one byte tells them apart.
+inline constexpr std::array<char, 8> kMagic = {'S', 'H', 'A', 'R', 'E', 'F', 'B', '1'};
+
+struct Offer {
+  std::array<char, 8> magic = kMagic;
+  uint32_t ring = 0;
+  uint32_t zero = 0;
+  uint64_t area = 0;
+  uint64_t reserved = 0;
+};
+static_assert(sizeof(Offer) == 32);
+
+struct Answer {
+  std::array<char, 8> magic = kMagic;
+  int32_t refused = 0;  // an errno
+  uint32_t zero = 0;
+};
+static_assert(sizeof(Answer) == 16);
+
+// Sends all of it, with a descriptor unless that is -1.
+Result<void> send_with(int socket, const void* bytes, size_t size, int descriptor);
+// Receives all of it, and the descriptor that came with it, if any. EAGAIN if nothing has come; a
+// part is EPROTO, because it was sent in one piece.
+Result<Fd> receive_with(int socket, void* bytes, size_t size);
+
+}  // namespace forebay::shared

@@ -1,0 +1,91 @@
+#include "transport/shared_region.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bit>
+
+namespace forebay {
+
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+Error failed(const char* what) {
+  return Error(errno, std::string("shared memory: ") + what);
+}
+
+bool sane(const SharedRegion::Layout& l) {
+  return std::has_single_bit(l.ring) && l.ring >= SharedRegion::kMinRing &&
+         l.ring <= SharedRegion::kMaxRing && l.area % kPage == 0 &&
+         l.area <= SharedRegion::kMaxArea;
+}
+
+}  // namespace
+
+uint64_t SharedRegion::Layout::bytes() const {
+  return kPage + 2 * uint64_t(ring) + area;
+}
+
+Result<std::shared_ptr<SharedRegion>> SharedRegion::create(const Layout& layout) {
+  FOREBAY_ASSERT(sane(layout));
+  Fd memory(::memfd_create("forebay", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory) return failed("memfd_create");
+  if (::ftruncate(memory.get(), static_cast<off_t>(layout.bytes())) != 0)
+    return failed("ftruncate");
+  if (::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0) return failed("sealing");
+  auto region = map(std::move(memory), layout);
+  // A forked child has a connection of its own, or none.
+  if (region) ::madvise((*region)->base_, layout.bytes(), MADV_DONTFORK);
+  return region;
+}
+
+Result<std::shared_ptr<SharedRegion>> SharedRegion::adopt(Fd memory, const Layout& layout) {
+  if (!sane(layout)) return Error(EINVAL, "shared memory: sizes that cannot be");
+  const int seals = ::fcntl(memory.get(), F_GET_SEALS);
+  if (seals < 0) return failed("not a memfd");
+  if ((seals & F_SEAL_SHRINK) == 0) return Error(EINVAL, "shared memory: it is not sealed");
+  struct stat st;
+  if (::fstat(memory.get(), &st) != 0) return failed("fstat");
+  if (static_cast<uint64_t>(st.st_size) != layout.bytes()) {
+    return Error(EINVAL, "shared memory: of another size than was said");
+  }
+  return map(std::move(memory), layout);
+}
+
+Result<std::shared_ptr<SharedRegion>> SharedRegion::map(Fd memory, const Layout& layout) {
+  void* const at = ::mmap(nullptr, layout.bytes(), PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_NORESERVE, memory.get(), 0);
+  if (at == MAP_FAILED) return failed("mmap");
+  return std::shared_ptr<SharedRegion>(
+      new SharedRegion(std::move(memory), layout, static_cast<std::byte*>(at)));
+}
+
+SharedRegion::~SharedRegion() {
+  ::munmap(base_, layout_.bytes());
+}
+
+std::span<std::byte> SharedRegion::ring_to_server() const {
+  return {base_ + kPage, layout_.ring};
+}
+
+std::span<std::byte> SharedRegion::ring_to_client() const {
+  return {base_ + kPage + layout_.ring, layout_.ring};
+}
+
+std::span<std::byte> SharedRegion::area() const {
+  return {base_ + kPage + 2 * uint64_t(layout_.ring), layout_.area};
+}
+
+void SharedRegion::cut_area() {
+  const std::span<std::byte> all = area();
+  if (all.empty()) return;
+  void* const at = ::mmap(all.data(), all.size(), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  FOREBAY_ASSERT(at == all.data(), "no memory to cut a client's area off");
+}
+
+}  // namespace forebay

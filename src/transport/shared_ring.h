@@ -1,0 +1,71 @@
+// A ring of bytes in memory that two processes share: one writes, the other reads, neither trusts
+// the other (paper 1, section II, forwards over the network only; a client on the server's node has
+// no need of it).
+//
+// Each end keeps its own place in private memory and looks at the other's with suspicion: a place
+// that cannot be is EPROTO, and never an address. What is read is copied out before anybody looks
+// at it, so that it cannot change any more.
+//
+// Sleeping: whoever runs out of bytes (or of room) says so in the ring with *_rests(), and is rung
+// by the other side, which finds that out with *_must_ring() after every step. Both orders are seen
+// by at least one side: store, fence, load on each.
+//
+// Threads: one for each end.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace forebay {
+
+// What lies in the shared memory. All zero is an empty ring.
+struct RingState {
+  alignas(64) std::atomic<uint64_t> written;  // bytes ever put in
+  std::atomic<uint32_t> writer_rests;
+  alignas(64) std::atomic<uint64_t> taken;  // bytes ever taken out
+  std::atomic<uint32_t> reader_rests;
+};
+static_assert(sizeof(RingState) == 128 && std::atomic<uint64_t>::is_always_lock_free);
+
+class RingWriter {
+ public:
+  // The space's size is a power of two.
+  RingWriter(RingState& state, std::span<std::byte> space) : state_(&state), space_(space) {}
+
+  // Copies in as much as there is room for: the bytes, or -1 with EAGAIN (full) or EPROTO.
+  ssize_t put(std::span<const iovec> bytes);
+  bool has_room() const;
+  bool must_ring();  // the reader rests: wake it
+  bool rest();       // false: there is room
+  void wake() { state_->writer_rests.store(0, std::memory_order_relaxed); }
+
+ private:
+  uint64_t room() const;  // more than the ring's size: the reader broke it
+  RingState* state_;
+  std::span<std::byte> space_;
+  uint64_t written_ = 0;
+};
+
+class RingReader {
+ public:
+  RingReader(RingState& state, std::span<std::byte> space) : state_(&state), space_(space) {}
+
+  // Copies out as much as there is: the bytes, or -1 with EAGAIN (empty) or EPROTO.
+  ssize_t take(std::span<const iovec> space);
+  bool has_bytes() const;
+  bool must_ring();  // the writer rests
+  bool rest();       // false: there are bytes
+  void wake() { state_->reader_rests.store(0, std::memory_order_relaxed); }
+
+ private:
+  uint64_t there() const;
+  RingState* state_;
+  std::span<std::byte> space_;
+  uint64_t taken_ = 0;
+};
+
+}  // namespace forebay
