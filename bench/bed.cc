@@ -42,11 +42,12 @@ std::string read_all(int fd) {
 
 }  // namespace
 
-Bed::Bed(const std::string& scratch, const std::string& store, uint64_t pool)
+Bed::Bed(const std::string& scratch, const std::string& store, uint64_t pool, bool shared)
     : scratch_(scratch),
       directory_(scratch + "/export"),
       run_(scratch + "/run"),
-      keeps_data_(store == "posix") {
+      keeps_data_(store == "posix"),
+      shared_(shared) {
   mkdir(directory_.c_str(), 0755);
   Config config;
   config.server.name = "bench";
@@ -80,6 +81,7 @@ Result<std::unique_ptr<Store>> Bed::connect(Socket kind) const {
   config.client.server = run_;
   config.client.transport = kind == Socket::tcp ? "tcp" : "unix";
   config.client.export_name = "bench";
+  config.client.shared_memory = shared_ ? 4_MiB : 0;
   auto store = forebay::connect(config, "bench");
   if (!store) return std::move(store).error();
   return std::unique_ptr<Store>(std::move(*store));

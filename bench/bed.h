@@ -17,7 +17,8 @@ namespace forebay::bench {
 class Bed {
  public:
   // `store` is "posix" or "null". Throws with the reason if the server does not start.
-  Bed(const std::string& scratch, const std::string& store, uint64_t pool);
+  // `shared`: clients on Unix sockets share memory with it, as they do by default.
+  Bed(const std::string& scratch, const std::string& store, uint64_t pool, bool shared = false);
   ~Bed();  // stops the server
   Bed(const Bed&) = delete;
 
@@ -30,6 +31,7 @@ class Bed {
  private:
   std::string scratch_, directory_, run_;
   bool keeps_data_;
+  bool shared_;
   pid_t server_ = -1;
 };
 

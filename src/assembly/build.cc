@@ -170,10 +170,12 @@ Result<Address> server_address(const Config& config) {
   return choose(*published, config.client.transport);
 }
 
-RemoteRuntime real_runtime() {
+RemoteRuntime real_runtime(uint64_t shared_memory) {
   RemoteRuntime runtime;
   runtime.make_loop = [] { return std::make_unique<EpollLoop>(); };
-  runtime.make_transport = [](Loop&) { return std::make_unique<SocketTransport>(); };
+  SocketOptions options;
+  options.shared_area = shared_memory / 4_KiB * 4_KiB;
+  runtime.make_transport = [options](Loop&) { return std::make_unique<SocketTransport>(options); };
   return runtime;
 }
 
@@ -190,7 +192,7 @@ Result<std::unique_ptr<RemoteStore>> connect(const Config& config, const std::st
     if (!only) return only.error();
     options.export_name = *only;
   }
-  return RemoteStore::connect(std::move(options), real_runtime());
+  return RemoteStore::connect(std::move(options), real_runtime(config.client.shared_memory));
 }
 
 }  // namespace forebay

@@ -53,6 +53,7 @@ struct ExportConfig {
 struct ClientConfig {
   std::string server;
   std::string transport = "any";
+  uint64_t shared_memory = 4_MiB;
   std::string export_name;
   Duration connect_timeout = std::chrono::seconds(5);
   Duration retry_for = std::chrono::seconds(60);

@@ -74,6 +74,13 @@ std::vector<Key> describe(ClientConfig& c) {
        "an address (`unix:/path`, `tcp:127.0.0.1:4711`), or a server's run_dir; empty: [server] "
        "run_dir, then your own default run_dir, then `/run/forebay`"},
       {"transport", &c.transport, "which of the addresses in run_dir to use", "any|unix|tcp"},
+      {"shared_memory",
+       &c.shared_memory,
+       "memory that a client shares with a server on its node, so that bulk data is copied once "
+       "instead of through a socket; it holds whole chunks; 0: none",
+       {},
+       0,
+       1_GiB},
       {"export", &c.export_name, "which export to use; empty: the server's only one"},
       {"connect_timeout", &c.connect_timeout, "how long one attempt to connect may take"},
       {"retry_for", &c.retry_for,

@@ -50,6 +50,10 @@ class Link final : private ConnectionHandler {
   // Says goodbye if it is up; what that left unsent is in unsent().
   void leave();
   uint64_t unsent() const;
+  // The memory that this connection shares with the server; null: none.
+  std::shared_ptr<SharedRegion> shared() const {
+    return connection_ ? connection_->shared() : nullptr;
+  }
 
   const CallerRef& self() const { return self_; }  // this process, as its connection shows it
   uint64_t connects() const { return connects_; }

@@ -91,6 +91,8 @@ class Session final : private Link::User {
   Result<Memory> on_reply(std::span<const std::byte> message, uint32_t payload);
   Result<Memory> on_data(std::span<const std::byte> message, uint32_t payload);
   Result<void> on_pull(std::span<const std::byte> message);
+  Result<std::span<std::byte>> in_area(uint64_t place, uint64_t length) const;
+  Result<void> copy_out_of_area(const Flight& flight, const wire::Data& data);
   Result<void> send_stream(Flight& flight, const wire::Pull& pull);
   Result<void> send_list(Flight& flight, const wire::Pull& pull);
 

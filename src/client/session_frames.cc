@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "client/flight.h"
+#include "transport/shared_region.h"
 
 namespace forebay {
 
@@ -167,11 +168,33 @@ Result<Memory> Session::on_data(std::span<const std::byte> message, uint32_t pay
   if (!found) return std::move(found).error();
   const Flight& flight = **found;
   if (flight.message.request.op != Op::read || data->part != wire::Part::stream ||
-      !within(data->position, payload, flight.total)) {
+      !within(data->position, uint64_t(payload) + data->length, flight.total)) {
     return broken("data that was not asked for");
+  }
+  if (data->area != wire::kNoArea) {
+    if (payload != 0) return broken("data both in the shared area and behind the message");
+    if (auto copied = copy_out_of_area(flight, *data); !copied) return std::move(copied).error();
+    return Memory{};
   }
   if (payload == 0) return Memory{};
   return flight.message.request.memory.slice(Length(data->position), Length(payload));
+}
+
+// The bytes at a place of the area that this connection shares.
+Result<std::span<std::byte>> Session::in_area(uint64_t place, uint64_t length) const {
+  const auto region = link_.shared();
+  if (!region || !within(place, length, region->area().size())) {
+    return broken("a place outside the shared area");
+  }
+  return region->area().subspan(place, length);
+}
+
+Result<void> Session::copy_out_of_area(const Flight& flight, const wire::Data& data) {
+  const auto from = in_area(data.area, data.length);
+  if (!from) return from.error();
+  copy_in(*from, flight.message.request.memory.slice(Length(data.position), Length(data.length)));
+  link_.send(wire::encode(wire::Taken{data.area}));
+  return {};
 }
 
 Result<void> Session::on_pull(std::span<const std::byte> message) {
@@ -188,9 +211,17 @@ Result<void> Session::send_stream(Flight& flight, const wire::Pull& pull) {
   if (m.request.op != Op::write || m.eager || !within(pull.position, pull.length, flight.total)) {
     return broken("a pull of data that there is not");
   }
+  const Memory memory = m.request.memory.slice(Length(pull.position), Length(pull.length));
+  if (pull.area != wire::kNoArea) {
+    const auto to = in_area(pull.area, pull.length);
+    if (!to) return to.error();
+    copy_out(memory, *to);
+    link_.send(
+        wire::encode(wire::Data{pull.id, pull.part, pull.position, pull.area, pull.length}, 0));
+    return {};
+  }
   ++flight.sends;
-  link_.send(wire::encode(wire::Data{pull.id, pull.part, pull.position}, pull.length),
-             m.request.memory.slice(Length(pull.position), Length(pull.length)),
+  link_.send(wire::encode(wire::Data{pull.id, pull.part, pull.position}, pull.length), memory,
              [this, &flight](Result<void> ok) { sent(flight, ok.has_value()); });
   return {};
 }

@@ -68,10 +68,21 @@ BufferPool::BufferPool(uint64_t total, uint64_t buffer_size)
   for (uint64_t i = capacity_; i-- > 0;) free_.emplace_back(base_ + i * buffer_size_, buffer_size_);
 }
 
+BufferPool::BufferPool(std::span<std::byte> memory, uint64_t buffer_size,
+                       std::shared_ptr<const void> owner)
+    : buffer_size_(buffer_size),
+      capacity_(memory.size() / buffer_size),
+      base_(memory.data()),
+      owner_(std::move(owner)) {
+  FOREBAY_ASSERT(capacity_ > 0 && owner_);
+  free_.reserve(capacity_);
+  for (uint64_t i = capacity_; i-- > 0;) free_.emplace_back(base_ + i * buffer_size_, buffer_size_);
+}
+
 BufferPool::~BufferPool() {
   FOREBAY_ASSERT(free_.size() == capacity_, "buffers are still out: " + std::to_string(in_use()));
   FOREBAY_ASSERT(waiting_.empty() && over_.empty(), "somebody still waits for a buffer");
-  ::munmap(base_, capacity_ * buffer_size_);
+  if (!owner_) ::munmap(base_, capacity_ * buffer_size_);
 }
 
 bool BufferPool::wanted() const {

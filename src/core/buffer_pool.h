@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <utility>
@@ -50,6 +51,9 @@ class BufferPool {
   // rounded down to whole buffers, at least 4. Throws std::bad_alloc if there is no such address
   // space.
   BufferPool(uint64_t total, uint64_t buffer_size);
+  // Cut from memory that `owner` keeps: as many whole buffers as fit, at least one. For buffers
+  // only, not for charges.
+  BufferPool(std::span<std::byte> memory, uint64_t buffer_size, std::shared_ptr<const void> owner);
   ~BufferPool();  // asserts that every buffer came back and nobody waits
   BufferPool(const BufferPool&) = delete;
 
@@ -99,6 +103,7 @@ class BufferPool {
   const uint64_t buffer_size_;
   const uint64_t capacity_;
   std::byte* base_ = nullptr;
+  const std::shared_ptr<const void> owner_;  // null: the mapping is ours
   mutable std::mutex mutex_;
   std::vector<Space> free_;  // the last one is the next to go
   // By ticket, which is the order of arrival. A charge that would pass half of the pool waits in

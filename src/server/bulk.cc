@@ -42,42 +42,67 @@ bool BulkFlight::waits_for_client() const {
 }
 
 unsigned BulkFlight::owned() const {
-  return static_cast<unsigned>(std::ranges::count_if(
-      chunks_, [](const Chunk& c) { return c.state != State::idle || c.buffer; }));
+  const auto owns = [](const Chunk& c) { return c.room || c.state == State::sending; };
+  return static_cast<unsigned>(std::ranges::count_if(chunks_, owns)) + (spare_ ? 1 : 0);
+}
+
+BufferPool& BulkFlight::pool() const {
+  return session_->area() ? *session_->area() : exported().pool;
 }
 
 BulkFlight::Chunk* BulkFlight::ready_chunk() {
   Chunk* bare = nullptr;
   for (Chunk& chunk : chunks_) {
     if (chunk.state != State::idle) continue;
-    if (chunk.buffer) return &chunk;
+    if (chunk.room) return &chunk;
     bare = &chunk;
   }
-  if (!bare || ordered_) return nullptr;
-  bare->buffer = exported().pool.try_take();
-  if (bare->buffer) return bare;
-  if (owned() == 0) order_buffer();
-  return nullptr;
+  return bare && furnish(*bare) ? bare : nullptr;
+}
+
+bool BulkFlight::furnish(Chunk& chunk) {
+  if (spare_) {
+    chunk.room = std::move(spare_);
+  } else if (!ordered_) {
+    chunk.room = Room(session_->area(), pool().try_take());
+    if (!chunk.room && owned() == 0) order_buffer();
+  }
+  return static_cast<bool>(chunk.room);
 }
 
 void BulkFlight::order_buffer() {
-  ordered_ = true;
-  ticket_ = exported().pool.take([me = self<BulkFlight>()](Buffer buffer) {
-    me->loop().post([me, held = std::move(buffer)]() mutable { me->got_buffer(std::move(held)); });
+  ordered_ = session_->area();
+  ticket_ = pool().take([me = self<BulkFlight>(), area = session_->area()](Buffer buffer) {
+    Room room(area, std::move(buffer));
+    me->loop().post([me, held = std::move(room)]() mutable { me->got_buffer(std::move(held)); });
   });
 }
 
-void BulkFlight::got_buffer(Buffer buffer) {
-  ordered_ = false;
+void BulkFlight::got_buffer(Room room) {
+  if (!ordered_ || *ordered_ != room.area()) return;  // the order was cancelled
+  ordered_.reset();
   if (answered()) return;
   touch();
-  Chunk& chunk = *std::ranges::find(chunks_, State::idle, &Chunk::state);
-  chunk.buffer = std::move(buffer);
+  spare_ = std::move(room);
   advance();
 }
 
+void BulkFlight::cancel_order() {
+  if (!ordered_) return;
+  BufferPool& from = *ordered_ ? **ordered_ : exported().pool;
+  if (ticket_) from.forget(ticket_);
+  ordered_.reset();
+}
+
+// The area goes with the connection.
+void BulkFlight::detached() {
+  Flight::detached();
+  cancel_order();
+  spare_.release();
+}
+
 void BulkFlight::assign(Chunk& chunk) {
-  const uint64_t room = chunk.buffer.bytes().size();
+  const uint64_t room = chunk.room.bytes().size();
   std::vector<Extent> pieces;
   chunk.position = issued();
   chunk.error.reset();
@@ -98,7 +123,7 @@ Request BulkFlight::part_of_request(Chunk& chunk) const {
   part.handle = request_.handle;
   part.right = request_.right;
   part.file = std::move(chunk.file);
-  part.memory = Memory::of(chunk.buffer.bytes().first(chunk.length));
+  part.memory = Memory::of(chunk.room.bytes().first(chunk.length));
   part.stop = request_.stop;
   return part;
 }
@@ -107,7 +132,8 @@ void BulkFlight::idle(Chunk& chunk, bool more) {
   chunk.state = State::idle;
   // Given back and asked for again, the buffer goes to whoever waits longest: with more requests
   // than buffers each gets its turn, chunk by chunk.
-  if (!more || owned() > 1 || exported().pool.wanted()) chunk.buffer.release();
+  const bool ours = chunk.room.area() == session_->area();  // and not of a connection that is gone
+  if (!more || !ours || owned() > 1 || pool().wanted()) chunk.room.release();
 }
 
 void BulkFlight::keep(unsigned call, Result<Reply>&& result) {
@@ -121,13 +147,14 @@ void BulkFlight::keep(unsigned call, Result<Reply>&& result) {
 
 void BulkFlight::late(unsigned call) {
   chunks_[call].state = State::idle;
-  chunks_[call].buffer.release();
+  chunks_[call].room.release();
 }
 
 void BulkFlight::let_go() {
-  if (ordered_ && ticket_) exported().pool.forget(ticket_);
+  cancel_order();
+  spare_.release();
   for (Chunk& chunk : chunks_) {
-    if (chunk.state != State::storing) chunk.buffer.release();
+    if (chunk.state != State::storing) chunk.room.release();
   }
 }
 

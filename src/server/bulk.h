@@ -21,6 +21,32 @@
 
 namespace forebay::server {
 
+// A buffer of the export's pool, or of the area that the client shares, which it keeps alive.
+class Room {
+ public:
+  Room() = default;
+  Room(std::shared_ptr<BufferPool> area, Buffer buffer)
+      : area_(std::move(area)), buffer_(std::move(buffer)) {}
+  Room(Room&&) = default;
+  Room& operator=(Room&& other) noexcept {
+    release();
+    area_ = std::move(other.area_);
+    buffer_ = std::move(other.buffer_);
+    return *this;
+  }
+  explicit operator bool() const { return static_cast<bool>(buffer_); }
+  std::span<std::byte> bytes() const { return buffer_.bytes(); }
+  const std::shared_ptr<BufferPool>& area() const { return area_; }
+  void release() {
+    buffer_.release();
+    area_.reset();
+  }
+
+ private:
+  std::shared_ptr<BufferPool> area_;  // null: the export's pool
+  Buffer buffer_;
+};
+
 class BulkFlight : public Flight {
  public:
   bool waits_for_client() const override;
@@ -30,6 +56,7 @@ class BulkFlight : public Flight {
 
   enum class State : uint8_t {
     idle,
+    lost,     // was asked of the client, and the connection broke: to be asked for again
     pulled,   // asked of the client; its buffer is where the data lands
     landed,   // waits for a chunk before it to be stored
     storing,  // with the Store
@@ -39,7 +66,7 @@ class BulkFlight : public Flight {
     State state = State::idle;
     uint32_t length = 0;
     uint64_t position = 0;  // in the stream
-    Buffer buffer;
+    Room room;
     Extents file;
     uint64_t count = 0;  // of the Store's reply
     std::optional<Error> error;
@@ -56,6 +83,8 @@ class BulkFlight : public Flight {
   uint64_t issued() const { return cursor_->position().value; }
   // An idle chunk with a buffer, or null: then a buffer is on order, or in_flight are under way.
   Chunk* ready_chunk();
+  // Gives the chunk a buffer; false: none is free, and one is on order if the flight has no other.
+  bool furnish(Chunk& chunk);
   // Gives the chunk the next part of the stream, and walks past it.
   void assign(Chunk& chunk);
   Request part_of_request(Chunk& chunk) const;
@@ -66,6 +95,7 @@ class BulkFlight : public Flight {
     return static_cast<unsigned>(&chunk - chunks_.data());
   }
 
+  void detached() override;
   void keep(unsigned call, Result<Reply>&& result) override;
   void late(unsigned call) override;
   void let_go() override;
@@ -75,12 +105,16 @@ class BulkFlight : public Flight {
 
  private:
   unsigned owned() const;
+  BufferPool& pool() const;
   void order_buffer();
-  void got_buffer(Buffer buffer);
+  void got_buffer(Room room);
+  void cancel_order();
 
   std::optional<ExtentCursor> cursor_;
-  bool ordered_ = false;
+  // A buffer on order, and from where; and one that has come and is nobody's yet.
+  std::optional<std::shared_ptr<BufferPool>> ordered_;
   uint64_t ticket_ = 0;
+  Room spare_;
   bool advancing_ = false, again_ = false;
 };
 
@@ -101,10 +135,11 @@ class WriteFlight final : public BulkFlight {
   void stream_landed(const wire::Pull& pull) override;
   uint64_t written() const override;
   Chunk* pulled_at(uint64_t position);
+  Chunk* first_lost();
   void ask(Chunk& chunk);
   void store(Chunk& chunk);
   void store_next();
-  void drop_landed();
+  void drop_lost();
   void lose(const Chunk& chunk, uint64_t landed);
 
   // A stream that does not simply rise through the file may write a byte twice, and the later one
@@ -131,7 +166,7 @@ class ReadFlight final : public BulkFlight {
   void fail(Error error) override;
   void push(Chunk& chunk);
   void keep_no_buffers();
-  void sent(unsigned chunk, uint32_t round, Buffer buffer, bool taken);
+  void sent(unsigned chunk, uint32_t round, Room room, bool taken);
   bool over() const;
 
   bool pushing_ = true;

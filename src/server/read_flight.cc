@@ -56,20 +56,21 @@ void ReadFlight::done(unsigned call) {
 
 void ReadFlight::push(Chunk& chunk) {
   chunk.state = State::sending;
-  const Memory payload = Memory::of(chunk.buffer.bytes().first(chunk.count));
-  session_->push(id, chunk.position, payload,
+  const std::span<std::byte> bytes = chunk.room.bytes().first(chunk.count);
+  const bool in_area = chunk.room.area() != nullptr;
+  session_->push(id, chunk.position, bytes, in_area,
                  [me = self<ReadFlight>(), call = index_of(chunk), round = round_,
-                  held = std::move(chunk.buffer)](Result<void> result) mutable {
+                  held = std::move(chunk.room)](Result<void> result) mutable {
                    me->sent(call, round, std::move(held), result.has_value());
                  });
 }
 
 // A buffer that comes back when the flight is answered, or from a connection that is lost, just
 // returns to its pool.
-void ReadFlight::sent(unsigned call, uint32_t round, Buffer buffer, bool taken) {
+void ReadFlight::sent(unsigned call, uint32_t round, Room room, bool taken) {
   if (answered() || round != round_) return;
   Chunk& chunk = chunks_[call];
-  chunk.buffer = std::move(buffer);
+  chunk.room = std::move(room);
   idle(chunk, taken && !over());
   touch();
   if (taken) advance();
@@ -78,7 +79,7 @@ void ReadFlight::sent(unsigned call, uint32_t round, Buffer buffer, bool taken) 
 // Nothing that was sent is known to have arrived. The pool's buffers are worth more to others than
 // to a client that may not come back.
 void ReadFlight::detached() {
-  Flight::detached();
+  BulkFlight::detached();
   ++round_;
   pushing_ = false;
   for (Chunk& chunk : chunks_) {
@@ -89,7 +90,7 @@ void ReadFlight::detached() {
 
 void ReadFlight::keep_no_buffers() {
   for (Chunk& chunk : chunks_) {
-    if (chunk.state == State::idle) chunk.buffer.release();
+    if (chunk.state == State::idle) chunk.room.release();
   }
 }
 

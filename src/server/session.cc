@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/log.h"
+#include "transport/shared_region.h"
 
 namespace forebay::server {
 namespace {
@@ -37,6 +38,8 @@ Result<Memory> Session::on_message(const wire::FrameHeader& header, wire::Bytes 
       return take_data(message, payload);
     case wire::FrameType::cancel:
       return take_cancel(message, payload);
+    case wire::FrameType::taken:
+      return take_back(message, payload);
     case wire::FrameType::goodbye:
       post_end();
       return sink(payload);
@@ -103,17 +106,30 @@ Memory Session::take_data(wire::Bytes message, uint32_t payload) {
   if (pulls_.empty()) return refuse(Error(EPROTO, "data that was not asked for"), payload);
   const wire::Pull& pull = pulls_.front().pull;
   if (data->id != pull.id || data->part != pull.part || data->position != pull.position ||
-      payload != pull.length) {
-    return refuse(
-        Error(EPROTO, fmt::format("data of {} bytes at {} of request {}, slot {}, where "
-                                  "{} bytes at {} of request {}, slot {}, were due",
-                                  payload, data->position, data->id.sequence, data->id.slot,
-                                  pull.length, pull.position, pull.id.sequence, pull.id.slot)),
-        payload);
+      data->area != pull.area || payload + data->length != pull.length) {
+    return refuse(Error(EPROTO, fmt::format("data of {} bytes at {} of request {}, slot {}, where "
+                                            "{} bytes at {} of request {}, slot {}, were due",
+                                            payload + data->length, data->position,
+                                            data->id.sequence, data->id.slot, pull.length,
+                                            pull.position, pull.id.sequence, pull.id.slot)),
+                  payload);
   }
+  if (pull.area != wire::kNoArea) return pulled(), Memory{};
   landing_ = Landing::pulled;
   Memory memory = pulls_.front().flight->landing(pull);
   return memory.shape.empty() ? sink(payload) : memory;
+}
+
+// The client has copied what we gave it, and the place is ours again.
+Memory Session::take_back(wire::Bytes message, uint32_t payload) {
+  Result<wire::Taken> taken = wire::decode_taken(message);
+  if (!taken) return refuse(std::move(taken).error(), payload);
+  const auto found = given_.find(taken->area);
+  if (found == given_.end()) return refuse(Error(EPROTO, "took what was not given"), payload);
+  Connection::Sent sent = std::move(found->second.sent);
+  given_.erase(found);
+  sent(Result<void>());
+  return {};
 }
 
 Memory Session::take_cancel(wire::Bytes message, uint32_t payload) {
@@ -136,14 +152,19 @@ void Session::on_payload() {
     incoming_.reset();
     if (!closing_) admit(std::move(incoming.message), std::move(incoming.data));
   } else if (landing == Landing::pulled) {
-    const Owed owed = std::move(pulls_.front());
-    pulls_.pop_front();
-    last_data_ = loop().now();
-    parts_.info->bytes_in.add(owed.pull.length);
-    exported().bytes_in.add(owed.pull.length);
-    owed.flight->landed(owed.pull);
-    if (stopping_) shed(), leave_if_drained();
+    pulled();
   }
+}
+
+// What was asked for first is here.
+void Session::pulled() {
+  const Owed owed = std::move(pulls_.front());
+  pulls_.pop_front();
+  last_data_ = loop().now();
+  parts_.info->bytes_in.add(owed.pull.length);
+  exported().bytes_in.add(owed.pull.length);
+  owed.flight->landed(owed.pull);
+  if (stopping_) shed(), leave_if_drained();
 }
 
 // ---- Requests ----
@@ -253,19 +274,29 @@ void Session::reply(wire::RequestId id, Op op, bool spoken, const Result<Reply>&
        [this, id, held = std::move(data)](Result<void>) { slots_[id.slot].sending = false; });
 }
 
+uint64_t Session::place_in_area(const std::byte* at) const {
+  return static_cast<uint64_t>(at - region_->area().data());
+}
+
 void Session::pull(std::shared_ptr<Flight> flight, wire::Part part, uint64_t position,
-                   uint32_t length) {
-  const wire::Pull pull{flight->id, part, position, length};
+                   uint32_t length, const std::byte* into) {
+  wire::Pull pull{flight->id, part, position, length};
+  if (into) pull.area = place_in_area(into);
   pulls_.push_back({std::move(flight), pull, loop().now()});
   send(wire::encode(pull));
 }
 
-void Session::push(wire::RequestId id, uint64_t position, Memory payload, Connection::Sent sent) {
-  const auto size = static_cast<uint32_t>(payload.shape.total().value);
+void Session::push(wire::RequestId id, uint64_t position, std::span<std::byte> bytes, bool in_area,
+                   Connection::Sent sent) {
+  const auto size = static_cast<uint32_t>(bytes.size());
   parts_.info->bytes_out.add(size);
   exported().bytes_out.add(size);
-  send(wire::encode(wire::Data{id, wire::Part::stream, position}, size), std::move(payload),
-       std::move(sent));
+  wire::Data data{id, wire::Part::stream, position};
+  if (!in_area) return send(wire::encode(data, size), Memory::of(bytes), std::move(sent));
+  data.area = place_in_area(bytes.data());
+  data.length = size;
+  given_.emplace(data.area, Given{std::move(sent), loop().now()});
+  send(wire::encode(data, 0));
 }
 
 void Session::send(std::string head, Memory payload, Connection::Sent sent) {

@@ -70,8 +70,14 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   Export& exported() const { return *parts_.exported; }
   Loop& loop() const { return parts_.loop; }
   bool connected() const { return connection_ != nullptr && !closing_; }
-  void pull(std::shared_ptr<Flight> flight, wire::Part part, uint64_t position, uint32_t length);
-  void push(wire::RequestId id, uint64_t position, Memory payload, Connection::Sent sent);
+  // The buffers in the memory that the client of this connection shares; null: it shares none.
+  const std::shared_ptr<BufferPool>& area() const { return area_; }
+  // `into`: where in the area the bytes are to be put, if that is where they go.
+  void pull(std::shared_ptr<Flight> flight, wire::Part part, uint64_t position, uint32_t length,
+            const std::byte* into = nullptr);
+  // `bytes` stay untouched until `sent` runs: in the area if `in_area`.
+  void push(wire::RequestId id, uint64_t position, std::span<std::byte> bytes, bool in_area,
+            Connection::Sent sent);
   void answer(Flight& flight, const Result<Reply>& result, SmallData&& data);
   void aborted(Flight& flight);
   void retired(Flight& flight);  // answered before, and now its last Store call has ended
@@ -99,6 +105,10 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
     wire::Pull pull;
     Time asked;
   };
+  struct Given {  // data in the area that the client has not copied out yet
+    Connection::Sent sent;
+    Time at;
+  };
   struct Incoming {  // an eager write whose payload is on its way
     wire::RequestMessage message;
     SmallData data;
@@ -114,6 +124,9 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   Memory take_request(wire::Bytes message, uint32_t payload);
   Memory take_data(wire::Bytes message, uint32_t payload);
   Memory take_cancel(wire::Bytes message, uint32_t payload);
+  Memory take_back(wire::Bytes message, uint32_t payload);
+  void pulled();
+  uint64_t place_in_area(const std::byte* at) const;
   std::optional<Error> misused(const wire::RequestMessage& message, uint32_t payload) const;
   bool repeats(const wire::RequestId& id) const;
   void admit(wire::RequestMessage&& message, SmallData&& data);
@@ -157,6 +170,10 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   unsigned zombies_ = 0;  // answered or aborted, but still with the Store
   uint64_t eager_used_ = 0;
   std::unordered_map<std::string, Holder> rights_;  // by the right's bytes
+
+  std::shared_ptr<SharedRegion> region_;
+  std::shared_ptr<BufferPool> area_;
+  std::unordered_map<uint64_t, Given> given_;  // by the place in the area
 
   std::deque<Owed> pulls_;
   Landing landing_ = Landing::nowhere;

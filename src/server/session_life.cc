@@ -5,6 +5,7 @@
 
 #include "core/log.h"
 #include "server/session.h"
+#include "transport/shared_region.h"
 
 namespace forebay::server {
 
@@ -21,6 +22,11 @@ bool Session::attach(std::unique_ptr<Connection>& connection, bool resumed) {
   if (connection_) detach(Error(ECONNRESET, "replaced by a new connection of the same client"));
   loop().cancel(std::exchange(grace_timer_, 0));
   connection_ = std::move(connection);
+  region_ = connection_->shared();
+  const uint64_t chunk = exported().pool.buffer_size();
+  if (region_ && region_->area().size() >= chunk) {
+    area_ = std::make_shared<BufferPool>(region_->area(), chunk, region_);
+  }
   ++attachment_;
   handed_ = taken_ = 0;
   attached_at_ = last_data_ = last_taken_ = loop().now();
@@ -43,6 +49,9 @@ void Session::detach(const Error& why) {
   parts_.info->connected = false;
   closing_ = false;
   connection_.reset();  // before flights give back the buffers that it reads into and sends from
+  const auto area = std::move(area_);  // until those who wait for a buffer of it have been told
+  area_.reset();
+  given_.clear();
   pulls_.clear();
   incoming_.reset();
   landing_ = Landing::nowhere;
@@ -109,6 +118,9 @@ bool Session::stalled(Time now) {
     last_taken_ = now;
   }
   if (now - last_taken_ >= options().stall) return true;
+  for (const auto& [place, given] : given_) {
+    if (now - given.at >= options().stall) return true;
+  }
   return !pulls_.empty() && now - std::max(pulls_.front().asked, last_data_) >= options().stall;
 }
 

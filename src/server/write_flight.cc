@@ -34,13 +34,15 @@ void WriteFlight::begin() {
 }
 
 void WriteFlight::step() {
-  while (!error_ && !all_issued() && session_->connected()) {
-    Chunk* chunk = ready_chunk();
-    if (!chunk) break;
-    assign(*chunk);
+  while (!error_ && session_->connected()) {
+    // In the order of the stream: what was lost comes before what was never asked for.
+    Chunk* chunk = first_lost();
+    if (chunk ? !furnish(*chunk) : all_issued() || !(chunk = ready_chunk())) break;
+    if (chunk->state != State::lost) assign(*chunk);
     ask(*chunk);
   }
-  const bool under_way = busy() > 0 || count(State::pulled) > 0 || count(State::landed) > 0;
+  const bool under_way =
+      busy() > 0 || count(State::pulled) > 0 || count(State::landed) > 0 || count(State::lost) > 0;
   if (under_way || !(error_ || all_issued())) return;
   if (error_) return answer(std::move(*error_).with_done(written()));
   Reply reply;
@@ -53,7 +55,17 @@ void WriteFlight::step() {
 
 void WriteFlight::ask(Chunk& chunk) {
   chunk.state = State::pulled;
-  session_->pull(shared_from_this(), wire::Part::stream, chunk.position, chunk.length);
+  session_->pull(shared_from_this(), wire::Part::stream, chunk.position, chunk.length,
+                 chunk.room.area() ? chunk.room.bytes().data() : nullptr);
+}
+
+WriteFlight::Chunk* WriteFlight::first_lost() {
+  Chunk* first = nullptr;
+  for (Chunk& chunk : chunks_) {
+    if (chunk.state != State::lost) continue;
+    if (!first || chunk.position < first->position) first = &chunk;
+  }
+  return first;
 }
 
 WriteFlight::Chunk* WriteFlight::pulled_at(uint64_t position) {
@@ -66,7 +78,7 @@ WriteFlight::Chunk* WriteFlight::pulled_at(uint64_t position) {
 Memory WriteFlight::stream_landing(const wire::Pull& pull) {
   Chunk* chunk = pulled_at(pull.position);
   FOREBAY_ASSERT(chunk != nullptr && chunk->length == pull.length);
-  return Memory::of(chunk->buffer.bytes().first(chunk->length));
+  return Memory::of(chunk->room.bytes().first(chunk->length));
 }
 
 void WriteFlight::stream_landed(const wire::Pull& pull) {
@@ -109,16 +121,17 @@ void WriteFlight::done(unsigned call) {
   }
   idle(chunk, !error_ && !all_issued());
   if (error_) {
-    drop_landed();
+    drop_lost();
   } else {
     store_next();
   }
   advance();
 }
 
-void WriteFlight::drop_landed() {
+// What a request that has failed need not store any more.
+void WriteFlight::drop_lost() {
   for (Chunk& chunk : chunks_) {
-    if (chunk.state != State::landed) continue;
+    if (chunk.state != State::landed && chunk.state != State::lost) continue;
     lose(chunk, 0);
     idle(chunk, false);
   }
@@ -140,31 +153,28 @@ uint64_t WriteFlight::written() const {
 
 void WriteFlight::fail(Error error) {
   if (!error_) error_ = std::move(error);
-  drop_landed();
+  drop_lost();
   if (chunks_.empty()) return answer(std::move(*error_));
   advance();
 }
 
-// What was asked for of a request that has failed will not come any more, and is not missed.
+// What was asked for will not come on this connection any more: its buffers are worth more to
+// others than to a client that may not come back. Of a request that has failed it is not missed.
 void WriteFlight::detached() {
-  Flight::detached();
-  if (!error_) return;
+  BulkFlight::detached();
   for (Chunk& chunk : chunks_) {
+    if (chunk.state == State::idle) chunk.room.release();
     if (chunk.state != State::pulled) continue;
-    lose(chunk, 0);
-    idle(chunk, false);
+    chunk.state = State::lost;
+    chunk.room.release();
   }
+  if (!error_) return;
+  drop_lost();
   advance();
 }
 
 void WriteFlight::attached() {
   Flight::attached();
-  std::vector<Chunk*> again;
-  for (Chunk& chunk : chunks_) {
-    if (chunk.state == State::pulled) again.push_back(&chunk);
-  }
-  std::ranges::sort(again, {}, &Chunk::position);
-  for (Chunk* chunk : again) ask(*chunk);
   if (!chunks_.empty()) advance();
 }
 

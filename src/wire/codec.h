@@ -111,11 +111,15 @@ struct ReplyMessage {
 
 enum class Part : uint8_t { stream = 0, list = 1 };
 
+// No place in the area that a client shares with its server (transport/shared_region.h).
+inline constexpr uint64_t kNoArea = UINT64_MAX;
+
 struct Pull {
   RequestId id;
   Part part = Part::stream;
   uint64_t position = 0;
   uint32_t length = 0;
+  uint64_t area = kNoArea;  // where to put the bytes; else they are the payload of the answer
   bool operator==(const Pull&) const = default;
 };
 
@@ -123,12 +127,19 @@ struct Data {
   RequestId id;
   Part part = Part::stream;
   uint64_t position = 0;
+  uint64_t area = kNoArea;  // where the bytes are; else they are the payload
+  uint32_t length = 0;      // of those in the area
   bool operator==(const Data&) const = default;
 };
 
 struct Cancel {
   RequestId id;
   bool operator==(const Cancel&) const = default;
+};
+
+struct Taken {
+  uint64_t area = 0;
+  bool operator==(const Taken&) const = default;
 };
 
 struct Control {
@@ -159,6 +170,7 @@ inline std::string encode(const ReplyMessage& m, uint32_t payload_size = 0) {
 std::string encode(const Pull&);
 std::string encode(const Data&, uint32_t payload_size);
 std::string encode(const Cancel&);
+std::string encode(const Taken&);
 std::string encode(const Control&);
 std::string encode(const ControlReply&);  // E2BIG instead of a text beyond kMaxJson
 
@@ -183,6 +195,7 @@ inline Result<ReplyMessage> decode_reply(Bytes bytes) {
 Result<Pull> decode_pull(Bytes);
 Result<Data> decode_data(Bytes);
 Result<Cancel> decode_cancel(Bytes);
+Result<Taken> decode_taken(Bytes);
 Result<Control> decode_control(Bytes);
 Result<ControlReply> decode_control_reply(Bytes);
 

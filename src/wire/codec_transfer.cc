@@ -14,13 +14,19 @@ void check_place(Part part, uint64_t position, uint64_t length, Fields& fields) 
                                length, kBlockBytes));
 }
 
+void check_area(uint64_t area, Part part, Fields& fields, uint64_t& to) {
+  if (area == kNoArea) return;
+  if (part != Part::stream) fields.fail(0, "only a stream goes through the shared area");
+  fields.number("place in the shared area", area, kMaxOffset - kMaxPayload, to);
+}
+
 }  // namespace
 
 std::string encode(const Pull& m) {
   Builder& b = scratch();
   return finish(b, FrameType::pull,
                 fbs::CreatePull(b, m.id.slot, m.id.sequence, static_cast<uint8_t>(m.part),
-                                m.position, m.length));
+                                m.position, m.length, m.area));
 }
 
 Result<Pull> decode_pull(Bytes bytes) {
@@ -36,15 +42,16 @@ Result<Pull> decode_pull(Bytes bytes) {
   fields.number("position", t.position(), kMaxOffset - kMaxPayload, m.position);
   if (t.length() == 0) fields.fail(0, "it asks for no bytes");
   check_place(m.part, m.position, m.length, fields);
+  check_area(t.area(), m.part, fields, m.area);
   return checked(m, fields);
 }
 
 std::string encode(const Data& m, uint32_t payload_size) {
   Builder& b = scratch();
-  return finish(
-      b, FrameType::data,
-      fbs::CreateData(b, m.id.slot, m.id.sequence, static_cast<uint8_t>(m.part), m.position),
-      payload_size);
+  return finish(b, FrameType::data,
+                fbs::CreateData(b, m.id.slot, m.id.sequence, static_cast<uint8_t>(m.part),
+                                m.position, m.area, m.length),
+                payload_size);
 }
 
 Result<Data> decode_data(Bytes bytes) {
@@ -57,7 +64,11 @@ Result<Data> decode_data(Bytes bytes) {
   m.id = {t.slot(), t.sequence()};
   fields.enumeration("part", t.what(), Part::list, m.part);
   fields.number("position", t.position(), kMaxOffset - kMaxPayload, m.position);
+  fields.number("length", t.length(), kMaxPayload, m.length);
   check_place(m.part, m.position, 0, fields);
+  check_area(t.area(), m.part, fields, m.area);
+  if ((m.area == kNoArea) != (m.length == 0))
+    fields.fail(0, "a place without bytes, or the reverse");
   return checked(m, fields);
 }
 
@@ -71,6 +82,18 @@ Result<Cancel> decode_cancel(Bytes bytes) {
   const auto opened = open_message<fbs::Cancel>(message, bytes.size(), "cancel", 1);
   if (!opened) return opened.error();
   return Cancel{{(*opened)->slot(), (*opened)->sequence()}};
+}
+
+std::string encode(const Taken& m) {
+  Builder& b = scratch();
+  return finish(b, FrameType::taken, fbs::CreateTaken(b, m.area));
+}
+
+Result<Taken> decode_taken(Bytes bytes) {
+  const Aligned message(bytes);
+  const auto opened = open_message<fbs::Taken>(message, bytes.size(), "taken", 1);
+  if (!opened) return opened.error();
+  return Taken{(*opened)->area()};
 }
 
 void encode_blocks(std::span<const Extent> blocks, std::span<std::byte> out) {

@@ -23,8 +23,9 @@ enum class FrameType : uint8_t {
   goodbye,        // server: stopping; what is unanswered was not begun. client: leaving for good
   control,        // client: status, stop
   control_reply,  // server: a JSON text
+  taken,          // client: has copied data out of the shared area; the place is the server's again
 };
-inline constexpr FrameType kLastFrameType = FrameType::control_reply;
+inline constexpr FrameType kLastFrameType = FrameType::taken;
 
 inline constexpr uint8_t kVersion =
     1;  // of the header; messages have a version of their own (Hello)

@@ -213,12 +213,16 @@ Pull RandomMessages::pull() {
   Pull m{id(), Part::stream, below(kMaxOffset - kMaxPayload),
          1 + static_cast<uint32_t>(below(kMaxPayload))};
   if (chance()) m = {m.id, Part::list, m.position / 16 * 16, (m.length + 15) / 16 * 16};
+  if (m.part == Part::stream && chance()) m.area = below(kMaxOffset - kMaxPayload);
   return m;
 }
 
 Data RandomMessages::data() {
   const uint64_t position = below(kMaxOffset - kMaxPayload);
-  return chance() ? Data{id(), Part::stream, position} : Data{id(), Part::list, position / 16 * 16};
+  if (chance()) return {id(), Part::list, position / 16 * 16};
+  if (chance()) return {id(), Part::stream, position};
+  return {id(), Part::stream, position, below(kMaxOffset - kMaxPayload),
+          1 + static_cast<uint32_t>(below(kMaxPayload))};
 }
 
 ControlReply RandomMessages::control_reply() {
@@ -237,7 +241,8 @@ std::vector<std::string> one_of_each(RandomMessages& random) {
           encode(random.cancel()),
           encode_goodbye(random.bytes(kMaxText)),
           encode(random.control()),
-          encode(random.control_reply())};
+          encode(random.control_reply()),
+          encode(Taken{random.pull().position})};
 }
 
 Bytes bytes_of(std::string_view text) {
@@ -274,6 +279,8 @@ bool decode_and_back(FrameType type, Bytes message) {
           decode_data(message), decode_data, [](const Data& m) { return encode(m, 0); }, kEqual);
     case FrameType::cancel:
       return back_and_forth(decode_cancel(message), decode_cancel, kEncode, kEqual);
+    case FrameType::taken:
+      return back_and_forth(decode_taken(message), decode_taken, kEncode, kEqual);
     case FrameType::goodbye:
       return back_and_forth(
           decode_goodbye(message), decode_goodbye,

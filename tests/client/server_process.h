@@ -45,7 +45,9 @@ class ServerProcess {
   static RemoteRuntime runtime() {
     RemoteRuntime r;
     r.make_loop = [] { return std::make_unique<EpollLoop>(); };
-    r.make_transport = [](Loop&) { return std::make_unique<SocketTransport>(); };
+    r.make_transport = [](Loop&) {
+      return std::make_unique<SocketTransport>(SocketOptions{.shared_area = 4_MiB});
+    };
     return r;
   }
   Result<std::unique_ptr<RemoteStore>> connect() const {

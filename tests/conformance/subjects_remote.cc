@@ -95,6 +95,7 @@ class SimFixture final : public Fixture {
   std::unique_ptr<Store> store_;
 };
 
+template <uint64_t shared_area>
 class UnixFixture final : public Fixture {
  public:
   explicit UnixFixture(std::unique_ptr<Fixture> below)
@@ -108,7 +109,9 @@ class UnixFixture final : public Fixture {
     thread_ = std::make_unique<LoopThread>(loop_);
     RemoteRuntime runtime;
     runtime.make_loop = [] { return std::make_unique<EpollLoop>(); };
-    runtime.make_transport = [](Loop&) { return std::make_unique<SocketTransport>(); };
+    runtime.make_transport = [](Loop&) {
+      return std::make_unique<SocketTransport>(SocketOptions{.shared_area = shared_area});
+    };
     store_ = connect_to(address, std::move(runtime));
   }
   Store& store() override { return *store_; }
@@ -141,9 +144,11 @@ Subject served(Subject subject, std::string name) {
 std::vector<Subject> remote_subjects() {
   Subject remote = served<SimFixture>(memory_subjects().front(), "remote");
   remote.lacks[Feature::threads] = "a simulated loop and all that is on it run in one thread";
-  Subject sockets = served<UnixFixture>(posix_subjects().front(), "remote_unix");
-  sockets.every_call = 4;  // each run starts a server; `remote` and `posix` fail every call
-  return {remote, sockets};
+  Subject sockets = served<UnixFixture<0>>(posix_subjects().front(), "remote_unix");
+  Subject shared = served<UnixFixture<256_KiB>>(posix_subjects().front(), "remote_shared");
+  // Each run starts a server; `remote` and `posix` fail every call.
+  sockets.every_call = shared.every_call = 4;
+  return {remote, sockets, shared};
 }
 
 }  // namespace forebay::conformance
