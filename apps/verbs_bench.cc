@@ -1,4 +1,5 @@
 #include "bench/base.h"
+#include "bench/forward.h"
 #include "verbs.h"
 
 namespace forebay {
@@ -8,13 +9,17 @@ void add_bench_verbs(Cli& cli) {
   auto suite = std::make_shared<std::string>();
   CLI::App* sub =
       cli.add("bench", "measure it beside its physical limit", [options, suite](Cli& c) {
-        const Result<void> result = bench::run_bench_base(*options);
+        const Result<void> result = *suite == "forward" ? bench::run_bench_forward(*options)
+                                                        : bench::run_bench_base(*options);
         if (!result) c.complain(result.error());
         return result ? kExitOk : kExitFailed;
       });
-  sub->add_option("suite", *suite, "base: round trips, streams and memory against bare sockets")
+  sub->add_option(
+         "suite", *suite,
+         "base: round trips, streams and memory against bare sockets; forward: streams and "
+         "small writes against the clients' own calls")
       ->required()
-      ->check(CLI::IsMember({"base"}));
+      ->check(CLI::IsMember({"base", "forward"}));
   sub->add_flag("--json", options->json, "for programs");
   sub->add_option("--dir", options->directory, "where to make the scratch folder [/var/tmp]");
   sub->add_option("--only", options->only, "rows to measure, by id")->delimiter(',');

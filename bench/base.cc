@@ -3,22 +3,17 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <stdexcept>
 #include <thread>
 
 #include "bench/bare.h"
 #include "bench/bed.h"
-#include "bench/fleet.h"
-#include "bench/report.h"
+#include "bench/measure.h"
 #include "core/types.h"
 
 namespace forebay::bench {
@@ -30,41 +25,8 @@ constexpr uint64_t kFile = 256_MiB;  // rewritten and reread in requests of 64 M
 constexpr uint64_t kPool = 64_MiB;
 constexpr int kMemoryClients = 256;
 
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-template <class T>
-T must(Result<T> result) {
-  if (!result) throw std::runtime_error(result.error().message());
-  return std::move(result).value();
-}
-
 const char* name_of(Socket kind) {
   return kind == Socket::unix_socket ? "unix" : "tcp";
-}
-
-// Median figures of one side over the rounds.
-struct Side {
-  std::vector<double> figures, cpu;
-  bool verified = true;
-
-  void add(const FleetResult& fleet, double figure, double server_cpu) {
-    figures.push_back(figure);
-    cpu.push_back((fleet.cpu + server_cpu) / static_cast<double>(fleet.operations));
-    verified = verified && fleet.verified;
-  }
-};
-
-// Runs a fleet against a server process and adds what both used.
-void measure(Side& side, pid_t server, int clients, const Worker& worker,
-             const std::function<double(const FleetResult&)>& figure) {
-  FleetResult fleet;
-  const double before = cpu_seconds(server);
-  if (auto error = run_fleet(clients, worker, fleet)) throw std::runtime_error(*error);
-  side.add(fleet, figure(fleet), cpu_seconds(server) - before);
 }
 
 // ---- Round trips ----
@@ -119,11 +81,8 @@ Row round_trip(const Bed& bed, const BenchOptions& options, Socket kind, int cli
   row.id = fmt::format("rpc-{}{}", name_of(kind), clients > 1 ? fmt::format("-{}", clients) : "");
   row.what = fmt::format("getattr round trip, p50, {} client{}", clients, clients > 1 ? "s" : "");
   row.against = "a bare 64-byte ping-pong on epoll";
-  row.ours = median(us.figures), row.theirs = median(them.figures);
-  row.ratio = row.theirs / row.ours;
-  row.cpu_ratio = median(us.cpu) / median(them.cpu);
+  compare(row, us, them, true);
   row.unit = "us";
-  row.verified = us.verified;
   row.at_least = 0.67, row.cpu_at_most = 1.5;
   return row;
 }
@@ -219,24 +178,14 @@ Row stream(const Bed& bed, const BenchOptions& options, Socket kind, bool write)
   row.what = "64 MiB requests, a file of 256 MiB in the page cache, rewritten or reread";
   row.against = write ? "a bare socket whose receiver pwrites 1 MiB at a time"
                       : "a bare socket whose sender preads 1 MiB at a time";
-  row.ours = median(us.figures), row.theirs = median(them.figures);
-  row.ratio = row.ours / row.theirs;
-  row.cpu_ratio = median(us.cpu) / median(them.cpu);
+  compare(row, us, them, false);
   row.unit = "MB/s";
-  row.verified = us.verified && them.verified && warm.verified;
+  row.verified = row.verified && warm.verified;
   row.at_least = 0.85;
   return row;
 }
 
 // ---- Memory ----
-
-double anonymous_bytes(pid_t pid) {
-  std::ifstream in(fmt::format("/proc/{}/status", pid));
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with("RssAnon:")) return std::stod(line.substr(8)) * 1024;
-  }
-  return 0;
-}
 
 bool same_file(const std::string& path, const std::byte* expected) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -304,18 +253,6 @@ Row memory(const Bed& bed) {
 
 // ---- The run ----
 
-bool wanted(const BenchOptions& options, const std::string& id) {
-  return options.only.empty() ||
-         std::find(options.only.begin(), options.only.end(), id) != options.only.end();
-}
-
-void raise_descriptors() {
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 void run_rows(const BenchOptions& options, const std::string& scratch, Report& report) {
   const auto add = [&](const std::string& id, const std::function<Row()>& measured) {
     if (!wanted(options, id)) return;
@@ -356,30 +293,7 @@ void run_rows(const BenchOptions& options, const std::string& scratch, Report& r
 }  // namespace
 
 Result<void> run_bench_base(const BenchOptions& options) {
-  raise_descriptors();
-  std::string scratch = (options.directory.empty() ? "/var/tmp" : options.directory) +
-                        std::string("/forebay-bench-XXXXXX");
-  if (mkdtemp(scratch.data()) == nullptr) {
-    return Error(errno,
-                 fmt::format("cannot make a scratch folder {}; give one with --dir", scratch));
-  }
-  Report report;
-  report.name = "base";
-  report.mode =
-      fmt::format("{}, page cache, {} cores, {} rounds interleaved, medians",
-                  file_system_of(scratch), std::thread::hardware_concurrency(), options.rounds);
-  Result<void> result;
-  try {
-    run_rows(options, scratch, report);
-    fmt::print("{}", options.json ? report.json() : report.table());
-    if (!report.verified())
-      result = Error(EIO, "data was wrong; see the rows that are not verified");
-  } catch (const std::exception& error) {
-    result = Error(EIO, error.what());
-  }
-  std::error_code ignored;
-  std::filesystem::remove_all(scratch, ignored);
-  return result;
+  return run_suite("base", options, run_rows);
 }
 
 }  // namespace forebay::bench

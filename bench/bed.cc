@@ -87,21 +87,29 @@ Result<std::unique_ptr<Store>> Bed::connect(Socket kind) const {
   return std::unique_ptr<Store>(std::move(*store));
 }
 
-Result<uint64_t> OpenFile::move(Op op, uint64_t at, Memory memory) {
+Request OpenFile::request(Op op, uint64_t at, Memory memory) const {
   Request request;
   request.op = op;
-  request.caller = this_process_caller();
+  request.caller = caller_;
   request.handle = handle_;
   request.right = right_;
   request.file = Extents({Offset(at), memory.shape.total()});
   request.memory = std::move(memory);
-  Result<Reply> reply = store_->call(std::move(request));
+  return request;
+}
+
+Result<uint64_t> OpenFile::move(Op op, uint64_t at, Memory memory) {
+  Result<Reply> reply = store_->call(request(op, at, std::move(memory)));
   if (!reply) return std::move(reply).error();
   return reply->count;
 }
 
 Result<uint64_t> OpenFile::write(uint64_t at, std::span<const std::byte> bytes) {
   return move(Op::write, at, Memory::of(bytes));
+}
+
+void OpenFile::submit_write(uint64_t at, std::span<const std::byte> bytes, Completion done) {
+  store_->submit(request(Op::write, at, Memory::of(bytes)), std::move(done));
 }
 
 Result<uint64_t> OpenFile::read(uint64_t at, std::span<std::byte> bytes) {

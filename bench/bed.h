@@ -43,13 +43,16 @@ class OpenFile {
 
   Result<uint64_t> write(uint64_t at, std::span<const std::byte> bytes);
   Result<uint64_t> read(uint64_t at, std::span<std::byte> bytes);
+  void submit_write(uint64_t at, std::span<const std::byte> bytes, Completion done);
 
  private:
+  Request request(Op op, uint64_t at, Memory memory) const;
   Result<uint64_t> move(Op op, uint64_t at, Memory memory);
 
   Store* store_;
   Handle handle_;
   Right right_;
+  CallerRef caller_ = this_process_caller();
 };
 
 Result<OpenFile> open_file(Store& store, const std::string& name);

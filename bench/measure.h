@@ -1,0 +1,61 @@
+// What the suites of benchmarks share: their options, a scratch folder, and figures of two sides
+// that take turns.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bench/fleet.h"
+#include "bench/report.h"
+#include "core/result.h"
+
+namespace forebay::bench {
+
+struct BenchOptions {
+  bool json = false;
+  std::string directory;          // scratch space; a folder of ours is made in it and removed
+  std::vector<std::string> only;  // ids; empty: all
+  int rounds = 5;
+  double seconds = 0.6;  // of one measurement of round trips
+};
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point begin);
+
+template <class T>
+T must(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message());
+  return std::move(result).value();
+}
+
+// The figures of one side over the rounds.
+struct Side {
+  std::vector<double> figures, cpu;  // cpu: seconds for one operation, both ends together
+  bool verified = true;
+  void add(const FleetResult& fleet, double figure, double server_cpu);
+};
+
+// Runs a fleet, against a server process if there is one (0), and adds what both used.
+using Figure = std::function<double(const FleetResult&)>;
+void measure(Side& side, pid_t server, int clients, const Worker& worker, const Figure& figure);
+
+// Fills the figures of a row from both sides. `less_is_better`: a time rather than a rate.
+void compare(Row& row, const Side& ours, const Side& theirs, bool less_is_better);
+
+double anonymous_bytes(pid_t pid);  // resident, of a process
+
+// Is the row asked for?
+bool wanted(const BenchOptions& options, const std::string& id);
+
+void remove_scratch(const std::string& folder);
+
+// Makes a scratch folder, runs the suite in it, prints its report, and leaves nothing behind.
+using Suite = std::function<void(const BenchOptions&, const std::string& scratch, Report&)>;
+Result<void> run_suite(const std::string& name, const BenchOptions& options, const Suite& suite);
+
+}  // namespace forebay::bench
