@@ -1,16 +1,15 @@
 #include "cli.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
 
 #include "assembly/build.h"
-#include "assembly/units.h"
 #include "assembly/version.h"
 #include "core/log.h"
 #include "progress.h"
 #include "serve_options.h"
+#include "usage.h"
 
 namespace forebay {
 namespace {
@@ -39,6 +38,7 @@ Cli::Cli()
   add_config_options(app_, sources_);
   ClientConfig client;
   add_keys(app_, "client", describe(client), sources_.overrides);
+  add_help();
 }
 
 CLI::App* Cli::add(const std::string& name, const std::string& help, Verb verb) {
@@ -67,24 +67,29 @@ int Cli::run(int argc, char** argv) {
   } catch (const CLI::Success& e) {
     return app_.exit(e);
   } catch (const CLI::ParseError& e) {
-    fmt::print(stderr, "forebay: {}\nTry `forebay --help`, or `forebay VERB --help`.\n",
-               what_is_wrong(e));
+    const auto chosen = app_.get_subcommands();
+    fmt::print(stderr, "forebay: {}\nTry `forebay help{}`.\n", what_is_wrong(app_, e),
+               chosen.empty() ? "" : " " + chosen.front()->get_name());
     return kExitUsage;
   } catch (const Leave& leaving) {
     return leaving.code;
   }
 }
 
-std::string Cli::what_is_wrong(const CLI::ParseError& e) const {
-  const auto left = app_.remaining();
-  if (!app_.get_subcommands().empty() || left.empty() || left.front().starts_with('-'))
-    return e.what();
-  std::vector<std::string> verbs;
-  for (const CLI::App* sub : app_.get_subcommands([](const CLI::App*) { return true; }))
-    verbs.push_back(sub->get_name());
-  const std::string near = nearest(left.front(), verbs);
-  return fmt::format("unknown verb '{}'{}", left.front(),
-                     near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
+// `forebay help VERB`, for those who try it before --help.
+void Cli::add_help() {
+  auto about = std::make_shared<std::string>();
+  CLI::App* sub = add("help", "say how to use a verb", [about](Cli& c) {
+    const auto named =
+        c.app_.get_subcommands([&](const CLI::App* one) { return one->get_name() == *about; });
+    const CLI::App* found = about->empty() ? &c.app_ : named.empty() ? nullptr : named.front();
+    if (!found) return c.complain(unknown_verb(c.app_, *about)), int{kExitUsage};
+    // Not found->help(), which would be that of the verb in use: this one.
+    const std::string name = about->empty() ? "forebay" : "forebay " + *about;
+    fmt::print("{}", found->get_formatter()->make_help(found, name, CLI::AppFormatMode::Normal));
+    return int{kExitOk};
+  });
+  sub->add_option("verb", *about, "the verb (default: all of them, in short)");
 }
 
 void Cli::leave(int code, const Error& error) {
@@ -105,33 +110,31 @@ const Config& Cli::config() {
 Store& Cli::store() {
   if (!store_) {
     auto connected = connect(config(), "forebay " + verb_name_);
-    if (!connected) leave(kExitUnreachable, connected.error());
+    // EINVAL: an address or an export that was not well said.
+    if (!connected) {
+      const bool misused = connected.error().code() == EINVAL;
+      leave(misused ? kExitUsage : kExitUnreachable, connected.error());
+    }
     store_ = std::move(*connected);
   }
   return *store_;
 }
 
 void Cli::complain(const Error& error, const std::string& where) const {
-  if (where.empty()) return complain(error_text(error));
+  if (where.empty()) return complain(printable(error_text(error)));
   // A store's error often is about a name that stands in the path already: once is enough.
   const bool twice = !error.what().empty() && where.find(error.what()) != std::string::npos;
-  complain(fmt::format("{}: {}", where, error_text(twice ? without_text(error) : error)));
+  complain(
+      printable(fmt::format("{}: {}", where, error_text(twice ? without_text(error) : error))));
 }
 
 void Cli::complain(const std::string& text) const {
-  fmt::print(stderr, "forebay: {}{}{}\n", verb_name_, verb_name_.empty() ? "" : ": ", text);
+  fmt::print(stderr, "forebay: {}{}{}\n", verb_name_, verb_name_.empty() ? "" : ": ",
+             printable_text(text));
 }
 
 std::string error_text(const Error& error) {
   return fmt::format("{} ({})", error.message(), errno_name(error.code()));
-}
-
-std::string printable(std::string_view name) {
-  std::string out(name);
-  if (!::isatty(STDOUT_FILENO)) return out;
-  for (char& c : out)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return out;
 }
 
 void print_json(const Json& json) {

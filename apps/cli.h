@@ -10,6 +10,7 @@
 #include "assembly/config.h"
 #include "assembly/json.h"
 #include "core/op.h"
+#include "printable.h"
 #include "store/store.h"
 
 namespace forebay {
@@ -43,12 +44,12 @@ class Cli {
   Store& store();
   const CallerRef& caller() const { return caller_; }
 
-  // "forebay: put: /a/b: No space left on device (ENOSPC)", on standard error.
+  // "forebay: put: /a/b: No space left on device (ENOSPC)", on standard error, always one line.
   void complain(const Error& error, const std::string& where = {}) const;
   void complain(const std::string& text) const;
 
  private:
-  std::string what_is_wrong(const CLI::ParseError& e) const;
+  void add_help();
   [[noreturn]] void leave(int code, const Error& error);
 
   CLI::App app_;
@@ -62,8 +63,6 @@ class Cli {
 
 // The text of an error for a person: what, the system's description, and the errno's name.
 std::string error_text(const Error& error);
-// File names on a terminal: bytes that it could misread become '?'.
-std::string printable(std::string_view name);
 // To standard output; a program that reads gets one object and a newline.
 void print_json(const Json& json);
 // Rows as aligned columns; '>' in `align` sets a column right.

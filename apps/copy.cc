@@ -80,6 +80,13 @@ class Partial {
   OpenFile file_;
 };
 
+// Permissions of the local file `to` when it is written: its own if it is there.
+mode_t mode_at(const std::string& to, uint32_t source) {
+  struct stat st;
+  if (::stat(to.c_str(), &st) == 0 && S_ISREG(st.st_mode)) return st.st_mode & 0777;
+  return source & 0777 & ~umask_now();
+}
+
 }  // namespace
 
 Result<uint64_t> put_file(Store& store, const CallerRef& caller, int from, uint32_t mode,
@@ -88,7 +95,9 @@ Result<uint64_t> put_file(Store& store, const CallerRef& caller, int from, uint3
   if (!place) return place.error();
   if (place->name.empty() || (place->found && place->found->attr.type == FileType::directory))
     return Error(EISDIR);
-  auto partial = Partial::create(store, caller, *place, mode);
+  const bool replaces = place->found && place->found->attr.type == FileType::file;
+  auto partial =
+      Partial::create(store, caller, *place, replaces ? place->found->attr.mode & 0777 : mode);
   if (!partial) return partial.error();
   auto bytes = write_file(store, caller, partial->file(), from, watch);
   if (!bytes) return bytes;
@@ -120,11 +129,17 @@ Result<void> get_file(Store& store, const CallerRef& caller, const Opened& opene
   const int fd = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return Error(errno, to);
   auto copied = read_file(store, caller, opened.file, opened.attr.size, fd, watch);
-  if (copied && ::fchmod(fd, opened.attr.mode & 0777) != 0) copied = Error(errno, to);
+  if (copied && ::fchmod(fd, mode_at(to, opened.attr.mode)) != 0) copied = Error(errno, to);
   if (::close(fd) != 0 && copied) copied = Error(errno, to);
   if (copied && ::rename(partial.c_str(), to.c_str()) != 0) copied = Error(errno, to);
   if (!copied) ::unlink(partial.c_str());
   return copied;
+}
+
+uint32_t umask_now() {
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return mask;
 }
 
 std::string partial_name(const std::string& name) {

@@ -18,6 +18,7 @@
 #include "core/log.h"
 #include "launch.h"
 #include "serve_options.h"
+#include "usage.h"
 
 namespace forebay {
 namespace {
@@ -156,7 +157,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    return fail(ready, kExitUsage, fmt::format("{}\nTry `forebayd --help`.", e.what()));
+    return fail(ready, kExitUsage, what_is_wrong(app, e) + "\nTry `forebayd --help`.");
   }
   const auto more = options->overrides();
   sources.overrides.insert(sources.overrides.end(), more.begin(), more.end());

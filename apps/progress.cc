@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "assembly/units.h"
+#include "printable.h"
 
 namespace forebay {
 namespace {
@@ -24,8 +25,8 @@ void remember(int signal) {
 
 }  // namespace
 
-Progress::Progress(std::string what, uint64_t total, When when)
-    : what_(std::move(what)),
+Progress::Progress(const std::string& what, uint64_t total, When when)
+    : what_(printable(what)),
       total_(total),
       wanted_(when == When::always || (when == When::on_terminal && ::isatty(STDERR_FILENO))),
       patience_(when == When::always ? std::chrono::seconds(0) : std::chrono::seconds(2)) {}

@@ -12,7 +12,7 @@ class Progress {
  public:
   enum class When { never, on_terminal, always };
   // `total` 0: not known.
-  Progress(std::string what, uint64_t total, When when);
+  Progress(const std::string& what, uint64_t total, When when);
   ~Progress();  // clears the line
   Progress(const Progress&) = delete;
 

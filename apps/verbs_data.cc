@@ -48,33 +48,33 @@ class LocalFile {
   struct stat stat_ = {};
 };
 
-// Permissions of the copy: the file's own, or what a new file would get for data from a pipe.
+// Permissions of a new copy: as cp's, the file's own without what the umask takes away. The umask
+// is ours to apply: a server has none.
 uint32_t mode_for(const LocalFile& file) {
-  if (S_ISREG(file.status().st_mode)) return file.status().st_mode & 0777;
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  return 0666 & ~mask;
+  return (S_ISREG(file.status().st_mode) ? file.status().st_mode & 0777 : 0666) & ~umask_now();
 }
 
 // "put a.dat" and "put a.dat /folder" go to a file of the same name there.
 Result<std::string> put_target(Cli& cli, const CopyOptions& options) {
   const std::string name = options.from == "-" ? "" : base_name(options.from);
-  if (options.to.empty()) {
-    if (!name.empty()) return name;
-    return Error(EINVAL, "data from standard input needs a name: forebay put - NAME");
-  }
+  if (options.to.empty()) return name;
   auto found = find_path(cli.store(), cli.caller(), options.to);
   if (found && found->attr.type == FileType::directory && !name.empty())
     return options.to + (options.to.ends_with('/') ? "" : "/") + name;
   if (found && found->attr.type != FileType::file && found->attr.type != FileType::directory)
     return Error(EINVAL, "is not a regular file, and a put would replace it");
-  if (options.to.ends_with('/'))
-    return Error(found ? ENOTDIR : found.error().code(),
-                 "make the directory with forebay mkdir -p");
+  if (found && found->attr.type == FileType::directory) return Error(EISDIR);
+  if (options.to.ends_with('/') && !found && found.error().code() == ENOENT)
+    return Error(ENOENT, "there is no such directory to put it in");
+  if (options.to.ends_with('/') && !found) return found.error();
   return options.to;
 }
 
 int run_put(Cli& cli, const CopyOptions& options) {
+  if (options.from == "-" && options.to.empty()) {
+    cli.complain("data from standard input needs a name: forebay put - NAME");
+    return kExitUsage;
+  }
   const LocalFile file(options.from);
   if (file.fd() < 0) return cli.complain(Error(errno), options.from), kExitFailed;
   if (S_ISDIR(file.status().st_mode)) return cli.complain(Error(EISDIR), options.from), kExitFailed;

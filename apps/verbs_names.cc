@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 #include <grp.h>
 #include <pwd.h>
-#include <sys/stat.h>
 
 #include <charconv>
 
 #include "assembly/units.h"
+#include "copy.h"
 #include "names.h"
 #include "verbs.h"
 
@@ -143,9 +143,9 @@ void show_stat(const std::string& path, const Attr& attr, const std::string& tar
                               group_name(attr.gid), attr.gid)},
       {"  links", std::to_string(attr.links)},
       {"  file id", std::to_string(attr.file_id)},
-      {"  changed", time_text(attr.mtime, format)},
+      {"  modified", time_text(attr.mtime, format)},
       {"  accessed", time_text(attr.atime, format)},
-      {"  status", time_text(attr.ctime, format)}};
+      {"  changed", time_text(attr.ctime, format)}};
   if (attr.btime.seconds != 0) rows.push_back({"  born", time_text(attr.btime, format)});
   fmt::print("{}", columns(rows, "<<"));
 }
@@ -255,9 +255,7 @@ Result<void> make_one(Cli& cli, const std::string& path, bool parents, uint32_t 
 
 int run_mkdir(Cli& cli, const MkdirOptions& options) {
   // A server creates with exactly the mode that it is told: the umask is ours to apply.
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  uint32_t mode = 0777 & ~mask;
+  uint32_t mode = 0777 & ~umask_now();
   if (!options.mode.empty()) {
     const char* end = options.mode.data() + options.mode.size();
     const auto [at, failed] = std::from_chars(options.mode.data(), end, mode, 8);
@@ -281,9 +279,13 @@ void add_mkdir(Cli& cli) {
   sub->add_option("-m,--mode", options->mode, "permissions, such as 755")->option_text("MODE");
 }
 
-// Where `to` means: itself, or inside of it if it is a directory.
-Result<Place> target_place(Cli& cli, const std::string& from, const std::string& to) {
+// Where `to` means: itself, or inside of it if it is a directory. "name/" is a directory, and one
+// that is not there can only become the new name of a directory.
+Result<Place> target_place(Cli& cli, const std::string& from, const std::string& to,
+                           FileType type) {
   auto place = locate(cli.store(), cli.caller(), to, Follow::yes);
+  if (place && !place->found && to.ends_with('/') && type != FileType::directory)
+    return Error(ENOENT, "there is no such directory to put it in");
   if (place && place->found && place->found->attr.type == FileType::directory)
     return locate(cli.store(), cli.caller(), to + "/" + base_name(from), Follow::no);
   return locate(cli.store(), cli.caller(), to, Follow::no);
@@ -298,7 +300,7 @@ int run_mv(Cli& cli, const TwoPaths& options) {
   auto from = locate(cli.store(), cli.caller(), options.from, Follow::no);
   if (from && !from->found) from = Error(ENOENT);
   if (!from) return cli.complain(from.error(), options.from), kExitFailed;
-  auto to = target_place(cli, options.from, options.to);
+  auto to = target_place(cli, options.from, options.to, from->found->attr.type);
   if (!to) return cli.complain(to.error(), options.to), kExitFailed;
   if (from->name.empty() || to->name.empty())
     return cli.complain(Error(EBUSY, "the export itself cannot be moved")), kExitFailed;
@@ -344,7 +346,7 @@ Result<void> symbolic_link(Cli& cli, const std::string& target, const Place& pla
 }
 
 int run_ln(Cli& cli, const TwoPaths& options) {
-  auto place = target_place(cli, options.from, options.to);
+  auto place = target_place(cli, options.from, options.to, FileType::file);
   if (place && place->found) place = Error(EEXIST);
   if (!place) return cli.complain(place.error(), options.to), kExitFailed;
   auto made = options.flag ? symbolic_link(cli, options.from, *place)

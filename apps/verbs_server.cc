@@ -46,6 +46,11 @@ int run_start(Cli& cli, const ServeOptions& options) {
   const auto more = options.overrides();
   sources.overrides.insert(sources.overrides.end(), more.begin(), more.end());
   const Config& config = cli.config();
+  if (config.exports.empty()) {
+    cli.complain(
+        "nothing to serve: name a directory, or describe an [export.NAME] in the configuration");
+    return kExitUsage;
+  }
   const std::string run_dir = where_it_runs(config);
   if (auto made = make_run_dir(run_dir); !made)
     return cli.complain(made.error().what()), kExitFailed;
@@ -153,9 +158,9 @@ void show_exports(const Json& status) {
     int64_t requests = 0;
     for (const auto& [name, count] : e["ops"].object()) requests += count.integer();
     const Json& pool = e["pool"];
-    rows.push_back({e["name"].text(), e["what"].text(), std::to_string(requests),
-                    number(e["errors"]), number(e["flights"]), bytes(e["bytes_in"]),
-                    bytes(e["bytes_out"]),
+    rows.push_back({printable(e["name"].text()), printable(e["what"].text()),
+                    std::to_string(requests), number(e["errors"]), number(e["flights"]),
+                    bytes(e["bytes_in"]), bytes(e["bytes_out"]),
                     fmt::format("{} of {}", pool["in_use"].integer(), pool["buffers"].integer())});
   }
   fmt::print("\n{}", columns(rows, "<<>>>>>>"));
@@ -165,10 +170,10 @@ void show_sessions(const Json& status) {
   std::vector<std::vector<std::string>> rows = {
       {"CLIENT", "PROGRAM", "USER", "JOB", "EXPORT", "REQUESTS", "UNDER WAY", "WRITTEN", "READ"}};
   for (const Json& s : status["sessions"].array())
-    rows.push_back({fmt::format("{} {}{}", s["host"].text(), s["pid"].integer(),
+    rows.push_back({fmt::format("{} {}{}", printable(s["host"].text()), s["pid"].integer(),
                                 s["connected"].boolean() ? "" : " (lost)"),
-                    s["program"].text(), user_name(s["uid"].integer()),
-                    s["job"].text().empty() ? "-" : s["job"].text(), s["export"].text(),
+                    printable(s["program"].text()), user_name(s["uid"].integer()),
+                    s["job"].text().empty() ? "-" : printable(s["job"].text()), s["export"].text(),
                     number(s["requests"]), number(s["flights"]), bytes(s["bytes_in"]),
                     bytes(s["bytes_out"])});
   if (rows.size() == 1)

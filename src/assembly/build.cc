@@ -49,7 +49,9 @@ Result<std::unique_ptr<Store>> build_backend(const ExportConfig& config, Surroun
     return std::unique_ptr<Store>(
         std::make_unique<MemoryStore>(MemoryOptions{.fs_id = export_id(config.name)}));
   if (config.store == "null") return std::unique_ptr<Store>(std::make_unique<NullStore>());
-  if (struct stat st; ::stat(config.path.c_str(), &st) != 0) return Error(errno, config.path);
+  struct stat st;
+  if (::stat(config.path.c_str(), &st) != 0) return Error(errno, config.path);
+  if (!S_ISDIR(st.st_mode)) return Error(ENOTDIR, config.path);
   auto key_file = config.key_file.empty() ? usual_key_file(config.path) : config.key_file;
   if (!key_file) return key_file.error();
   PosixOptions options;

@@ -11,25 +11,6 @@ namespace {
 
 constexpr int kMaxDepth = 64;  // deeper texts are not ours
 
-// The length of the UTF-8 sequence at the start of `text`; 0 if there is none.
-size_t utf8_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  const size_t length = first < 0x80                     ? 1
-                        : first >= 0xc2 && first < 0xe0  ? 2
-                        : first >= 0xe0 && first < 0xf0  ? 3
-                        : first >= 0xf0 && first <= 0xf4 ? 4
-                                                         : 0;
-  if (length == 0 || length > text.size()) return 0;
-  for (size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  if (first == 0xe0 && byte(1) < 0xa0) return 0;   // overlong
-  if (first == 0xed && byte(1) >= 0xa0) return 0;  // surrogates
-  if (first == 0xf0 && byte(1) < 0x90) return 0;
-  if (first == 0xf4 && byte(1) >= 0x90) return 0;
-  return length;
-}
-
 void write_text(std::string& out, std::string_view text) {
   out += '"';
   while (!text.empty()) {
@@ -289,6 +270,24 @@ std::string Json::dump(int indent) const {
 
 Result<Json> Json::parse(std::string_view text) {
   return Parser(text).whole();
+}
+
+size_t utf8_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  const size_t length = first < 0x80                     ? 1
+                        : first >= 0xc2 && first < 0xe0  ? 2
+                        : first >= 0xe0 && first < 0xf0  ? 3
+                        : first >= 0xf0 && first <= 0xf4 ? 4
+                                                         : 0;
+  if (length == 0 || length > text.size()) return 0;
+  for (size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  if (first == 0xe0 && byte(1) < 0xa0) return 0;   // overlong
+  if (first == 0xed && byte(1) >= 0xa0) return 0;  // surrogates
+  if (first == 0xf0 && byte(1) < 0x90) return 0;
+  if (first == 0xf4 && byte(1) >= 0x90) return 0;
+  return length;
 }
 
 }  // namespace forebay

@@ -53,4 +53,7 @@ class Json {
   std::variant<std::monostate, bool, int64_t, double, std::string, Array, Object> value_;
 };
 
+// The length of the UTF-8 sequence that `text` (not empty) begins with; 0 if there is none.
+size_t utf8_length(std::string_view text);
+
 }  // namespace forebay

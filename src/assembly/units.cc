@@ -97,7 +97,8 @@ Result<Duration> parse_duration(std::string_view text) {
   if (const auto ns = parse(text, kDurations, INT64_MAX)) return Duration(*ns);
   return Error(
       EINVAL,
-      fmt::format("'{}' is not a duration: write a whole number with ms, s, min or h, such as 30s",
+      fmt::format("'{}' is not a duration: write a whole number with us, ms, s, min or h, such "
+                  "as 30s",
                   text));
 }
 

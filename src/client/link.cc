@@ -71,6 +71,7 @@ void Link::attempt() {
   Result<Address> address = options_.address();
   std::weak_ptr<Link*> alive = alive_;
   if (!address) {
+    address_.clear();
     // From the loop, as every answer: those who hear of it may want the connection again.
     return loop_.post([alive, why = address.error()] {
       if (const auto self = alive.lock()) (*self)->failed(why);
@@ -202,9 +203,10 @@ Error Link::unreachable(const Error& why) const {
   const int code = why.code() == ETIMEDOUT ? ETIMEDOUT : ENOTCONN;
   const std::string tried =
       patient_ ? fmt::format(" (tried for {:g} s)", seconds(options_.retry_for)) : std::string();
-  return Error(code, fmt::format("cannot reach the server at {}: {}{}; is it running? "
-                                 "`forebay start` starts one",
-                                 address_, why.message(), tried));
+  // Whoever finds no address says why in a whole sentence.
+  if (address_.empty()) return Error(code, why.what() + tried);
+  return Error(code,
+               fmt::format("cannot reach the server at {}{}: {}", address_, tried, why.message()));
 }
 
 void Link::set_timer(Duration d, Task then) {

@@ -88,7 +88,7 @@ class Link final : private ConnectionHandler {
   State state_ = State::idle;
   std::unique_ptr<Connection> connection_;
   std::atomic<int> descriptor_{-1};
-  std::string address_ = "an address not yet known";
+  std::string address_;  // last tried; empty: there is none to try
   CallerRef self_;
   std::optional<Loop::TimerId> timer_;
 

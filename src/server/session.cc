@@ -19,6 +19,11 @@ bool remembered(Op op) {
   return op_info(op).changes || op_info(op).kind == OpKind::session;
 }
 
+// "It is not there" is the answer that many a lookup is made for.
+bool is_failure(Op op, const Error& error) {
+  return !(op == Op::lookup && error.code() == ENOENT);
+}
+
 }  // namespace
 
 Session::Session(Parts parts) : parts_(std::move(parts)), slots_(parts_.options->slots) {}
@@ -252,7 +257,7 @@ void Session::answer(Flight& flight, const Result<Reply>& result, SmallData&& da
 
 void Session::reply(wire::RequestId id, Op op, bool spoken, const Result<Reply>& result,
                     SmallData&& data) {
-  if (!result) exported().errors.add();
+  if (!result && is_failure(op, result.error())) exported().errors.add();
   const uint32_t payload = data.size;
   std::string head = wire::encode_reply(id, result, payload);
   const bool send_it = spoken && connected();

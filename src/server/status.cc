@@ -83,7 +83,7 @@ std::string to_json(const Status& s) {
   size_t left_out = 0;
   const std::string sessions = sessions_of(s, left_out);
   return fmt::format(
-      R"({{"name": {}, "pid": {}, "boot": {}, "uptime_seconds": {:.3f}, "stopping": {}, )"
+      R"({{"name": {}, "pid": {}, "boot": "{:016x}", "uptime_seconds": {:.3f}, "stopping": {}, )"
       R"("exports": [{}], "sessions": [{}], "sessions_left_out": {}}})",
       quoted(s.name), ::getpid(), s.boot, std::chrono::duration<double>(s.uptime).count(),
       s.stopping, exports, sessions, left_out);
