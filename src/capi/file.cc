@@ -5,8 +5,7 @@
 #include "capi/attributes.h"
 #include "capi/error.h"
 #include "capi/hints.h"
-#include "capi/store.h"
-#include "store/path.h"
+#include "capi/paths.h"
 
 using namespace forebay;
 using namespace forebay::capi;
@@ -40,23 +39,29 @@ Access access_of(int flags) {
   }
 }
 
-Result<Opened> create(fb_store& store, const char* path, int flags, unsigned mode) {
-  const bool exclusive = flags & O_EXCL;
-  auto place = locate(*store.store, store.caller, path,
-                      exclusive || (flags & O_NOFOLLOW) ? Follow::no : Follow::yes);
-  if (!place) return place.error();
-  if (place->found && exclusive) return Error(EEXIST);
-  const std::string_view text = path;
-  if (place->name.empty() || text.ends_with('/')) return Error(EISDIR);
-  const uint32_t once = (exclusive ? kFlagExclusive : 0u) | (flags & O_TRUNC ? kFlagTruncate : 0u);
-  auto made = store.call({.op = Op::create,
-                          .flags = once,
-                          .handle = place->directory,
-                          .name = place->name,
-                          .access = access_of(flags),
-                          .mode = masked(mode)});
+Result<Opened> create_at(fb_store& store, const Place& place, int flags, uint32_t mode) {
+  auto made = store.call(
+      {.op = Op::create,
+       .flags = (flags & O_EXCL ? kFlagExclusive : 0u) | (flags & O_TRUNC ? kFlagTruncate : 0u),
+       .handle = place.directory,
+       .name = place.name,
+       .access = access_of(flags),
+       .mode = mode});
   if (!made) return made.error();
   return Opened{std::move(made->handle), std::move(made->right)};
+}
+
+Result<Opened> create(fb_store& store, const char* path, int flags, unsigned mode) {
+  if (wants_directory(path)) return Error(EISDIR);
+  auto place = name_in(store, path, EISDIR);
+  if (!place) return place.error();
+  const uint32_t bits = masked(mode);
+  auto opened = create_at(store, *place, flags, bits);
+  if (opened || opened.error().code() != ELOOP || flags & (O_EXCL | O_NOFOLLOW)) return opened;
+  place = locate(*store.store, store.caller, path);  // a symbolic link, dangling perhaps
+  if (!place) return place.error();
+  if (place->name.empty()) return Error(EISDIR);
+  return create_at(store, *place, flags, bits);
 }
 
 Result<Opened> open_existing(fb_store& store, const char* path, int flags) {
