@@ -1,0 +1,76 @@
+#include "capi/hints.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "assembly/units.h"
+#include "capi/error.h"
+
+namespace forebay::capi {
+namespace {
+
+constexpr size_t kMaxJob = 255;  // of a label on the wire
+
+Result<void> set_job(fb_file& file, std::string_view value) {
+  if (value.size() > kMaxJob) return Error(EINVAL, "job: longer than 255 bytes");
+  Caller caller = *file.caller();
+  caller.job = value;
+  file.set_caller(std::make_shared<const Caller>(std::move(caller)));
+  return {};
+}
+
+Result<void> set_write_behind(fb_file&, std::string_view value) {
+  if (value == "off") return {};  // as it is
+  if (value == "on") return Error(ENOTSUP, "write_behind: this server writes before it answers");
+  return Error(EINVAL, fmt::format("write_behind: '{}' is neither on nor off", value));
+}
+
+struct Hint {
+  std::string_view key;
+  Result<void> (*set)(fb_file&, std::string_view value);
+};
+constexpr Hint kHints[] = {{"job", set_job}, {"write_behind", set_write_behind}};
+
+Error unknown(std::string_view key) {
+  std::vector<std::string> known;
+  for (const Hint& hint : kHints) known.emplace_back(hint.key);
+  const std::string near = nearest(key, known);
+  return Error(EINVAL,
+               fmt::format("unknown hint '{}'; {}", key,
+                           near.empty() ? fmt::format("known are: {}", fmt::join(known, ", "))
+                                        : fmt::format("did you mean '{}'?", near)));
+}
+
+}  // namespace
+
+Result<void> set_hint(fb_file& file, std::string_view key, std::string_view value) {
+  for (const Hint& hint : kHints)
+    if (hint.key == key) return hint.set(file, value);
+  return unknown(key);
+}
+
+Result<void> set_hints(fb_file& file, const char* const* hints) {
+  for (; hints && *hints; ++hints) {
+    const std::string_view text = *hints;
+    const size_t equals = text.find('=');
+    if (equals == text.npos)
+      return Error(EINVAL, fmt::format("the hint '{}' is not of the form key=value", text));
+    auto set = set_hint(file, text.substr(0, equals), text.substr(equals + 1));
+    if (!set) return set;
+  }
+  return {};
+}
+
+}  // namespace forebay::capi
+
+using namespace forebay;
+using namespace forebay::capi;
+
+int fb_set_hint(fb_file* file, const char* key, const char* value) {
+  return status({"fb_set_hint", key}, [&]() -> Result<void> {
+    if (auto ok = given({key, value}); !ok) return ok;
+    auto use = Use::begin(file);
+    if (!use) return use.error();
+    return set_hint(use->file(), key, value);
+  });
+}

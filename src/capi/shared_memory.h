@@ -1,0 +1,15 @@
+// Memory for fb_alloc: the one place that decides where it comes from. Page-aligned anonymous
+// memory, which a Store that shares memory with its server has no say in yet.
+// Any thread.
+#pragma once
+
+#include <cstddef>
+
+#include "store/store.h"
+
+namespace forebay::capi {
+
+Result<void*> allocate(Store& store, size_t size);
+Result<void> release(Store& store, void* memory);  // EINVAL for what allocate() did not give
+
+}  // namespace forebay::capi
