@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstring>
 
 #include "assembly/build.h"
 #include "assembly/version.h"
@@ -134,7 +135,10 @@ void Cli::complain(const std::string& text) const {
 }
 
 std::string error_text(const Error& error) {
-  return fmt::format("{} ({})", error.message(), errno_name(error.code()));
+  // Some say what the system said already, in the middle of a sentence of their own.
+  const char* description = strerrordesc_np(error.code());
+  const bool told = description && error.what().ends_with(description);
+  return fmt::format("{} ({})", told ? error.what() : error.message(), errno_name(error.code()));
 }
 
 void print_json(const Json& json) {

@@ -93,6 +93,11 @@ Config config_for(Cli& cli, const std::string& run_dir) {
   return cli.config();
 }
 
+int no_address(const Cli& cli, const Error& why) {
+  cli.complain(why.what());
+  return why.code() == EINVAL ? kExitUsage : kExitUnreachable;  // EINVAL: not well said
+}
+
 bool wait_until_gone(Cli& cli, const std::string& run_dir) {
   using namespace std::chrono;
   const auto began = steady_clock::now();
@@ -117,7 +122,7 @@ int run_stop(Cli& cli, const StopOptions& options) {
     if (::kill(*pid, SIGQUIT) != 0) return cli.complain(Error(errno)), kExitFailed;
   } else {
     const auto address = server_address(config);
-    if (!address) return cli.complain(address.error().what()), kExitUnreachable;
+    if (!address) return no_address(cli, address.error());
     const auto asked = control(*address, "stop", config.client.connect_timeout, real_runtime());
     const bool answered = asked || asked.error().code() == EPERM;
     if (!asked && (answered || !pid || ::kill(*pid, SIGTERM) != 0))
@@ -194,7 +199,7 @@ void show_status(const Json& status, const std::string& addresses) {
 int run_status(Cli& cli, const std::string& run_dir, bool json) {
   const Config config = config_for(cli, run_dir);
   const auto address = server_address(config);
-  if (!address) return cli.complain(address.error().what()), kExitUnreachable;
+  if (!address) return no_address(cli, address.error());
   const auto answer = control(*address, "status", config.client.connect_timeout, real_runtime());
   if (!answer) return cli.complain(answer.error()), kExitUnreachable;
   const auto status = Json::parse(*answer);

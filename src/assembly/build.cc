@@ -182,6 +182,9 @@ RemoteRuntime real_runtime(uint64_t shared_memory) {
 }
 
 Result<std::unique_ptr<RemoteStore>> connect(const Config& config, const std::string& program) {
+  if (is_address(config.client.server)) {
+    if (auto good = server_address(config); !good) return good.error();
+  }
   RemoteOptions options;
   options.address = [config] { return server_address(config); };
   options.export_name = config.client.export_name;

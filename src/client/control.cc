@@ -30,9 +30,12 @@ class ControlCall final : private ConnectionHandler {
                    fmt::format("server at {} did not answer '{}' within {:g} s", address.text(),
                                verb_, std::chrono::duration<double>(timeout).count()));
     }
-    if (!*answer_)
-      return std::move(*answer_).error().at(fmt::format("server at {}", address.text()));
-    return std::move(*answer_);
+    if (*answer_) return std::move(*answer_);
+    const Error& why = answer_->error();
+    if (!why.what().starts_with(address.text()))
+      return Error(why).at(fmt::format("server at {}", address.text()));
+    // A transport's error begins with the address.
+    return Error(why.code(), "cannot reach the server at " + why.what());
   }
 
  private:

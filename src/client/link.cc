@@ -205,8 +205,9 @@ Error Link::unreachable(const Error& why) const {
       patient_ ? fmt::format(" (tried for {:g} s)", seconds(options_.retry_for)) : std::string();
   // Whoever finds no address says why in a whole sentence.
   if (address_.empty()) return Error(code, why.what() + tried);
-  return Error(code,
-               fmt::format("cannot reach the server at {}{}: {}", address_, tried, why.message()));
+  // A transport's error begins with the address.
+  const std::string at = why.what().starts_with(address_) ? "" : address_ + ": ";
+  return Error(code, fmt::format("cannot reach the server at {}{}{}", at, why.message(), tried));
 }
 
 void Link::set_timer(Duration d, Task then) {

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -432,6 +433,75 @@ class Starting(Case):
         self.good("stop", "--now")
         self.assertNotIn("server.json", os.listdir(self.run_dir))
         self.start()  # what it left is not in the way
+
+
+class Documents(Case):
+    """docs/errors.md says what is really printed."""
+
+    DOCUMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/errors.md")
+    # Not to be had in a test: a server that crashes while it starts.
+    NOT_TRIED = "the server ended"
+
+    def documented(self):
+        """The texts in the first columns of the tables on starting and reaching a server."""
+        with open(self.DOCUMENT, encoding="utf-8") as file:
+            text = file.read()
+        tables = text[text.index("## Starting a server"):text.index("## While it works")]
+        for row in tables.splitlines():
+            if row.startswith("| `"):
+                yield from re.findall("`([^`]+)`", row.split("|")[1])
+
+    def printed(self):
+        said = []
+        hear = lambda *args, **more: said.append(self.forebay(*args, **more).err)
+        typing_error = self.path("c.toml")
+        with open(typing_error, "w", encoding="utf-8") as file:
+            file.write("[server]\ngrase = \"1s\"\n")
+        dead = self.path("dead")
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(dead)
+        other, theirs, shared = self.path("other"), self.path("theirs"), self.path("shared")
+        os.mkdir(other)
+        open(os.path.join(other, ".forebay"), "w", encoding="utf-8").close()
+        os.mkdir(shared)
+        os.chmod(shared, 0o777)
+        hear("ls")
+        hear("ls", "--server", f"unix:{dead}")
+        hear("ls", "--config", typing_error)
+        hear("ls", "--config", self.path("absent"))
+        hear("start", self.path("absent"))
+        hear("start", "/etc/passwd")
+        hear("start", other)
+        hear("start", self.data, "--run-dir", shared)
+        hear("start", self.data, "--listen", "tcp:0.0.0.0:0")
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            hear("start", self.data, "--listen", f"tcp:127.0.0.1:{taken.getsockname()[1]}")
+        self.good("start", self.data, "--set", f"export.more.store=memory")
+        hear("start", self.data)
+        hear("ls")
+        hear("ls", "--export", "none")
+        if ROOT:
+            self.good("stop")
+            for path in (theirs, self.run_dir):
+                os.makedirs(path, exist_ok=True)
+                os.chown(path, 12345, 12345)
+            os.chmod(self.run_dir, 0o755)
+            for name in os.listdir(self.run_dir):
+                os.chown(os.path.join(self.run_dir, name), 12345, 12345)
+            self.good("start", theirs, user=12345)
+            hear("ls", user=12346)
+            hear("ls", "--server", self.published()["addresses"][1], user=12346)
+        return said
+
+    def test_the_texts_are_those_that_are_printed(self):
+        said = self.printed()
+        for text in self.documented():
+            if text.startswith(self.NOT_TRIED):
+                continue
+            if not ROOT and ("serves no other" in text or "nor to root" in text):
+                continue
+            pattern = ".*".join(re.escape(part) for part in text.split("..."))
+            self.assertTrue(any(re.search(pattern, one) for one in said), (text, said))
 
 
 class Faults(Case):
