@@ -351,7 +351,8 @@ void Attempt::reach() {
   if (network.cut_off(host)) return;
   const auto it = network.listeners.find(address.host);
   if (it == network.listeners.end()) {
-    Error refused(ECONNREFUSED, address.text() + ": nobody listens there; is the server running?");
+    Error refused(ECONNREFUSED,
+                  address.text() + ": nobody listens there; forebay start starts a server");
     network.loop.after(network.delay(),
                        [self = shared_from_this(), refused] { self->answer(refused); });
     return;

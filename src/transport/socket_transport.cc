@@ -140,8 +140,9 @@ void Attempt::fail(Error why) {
 
 Error Attempt::refused(int code) const {
   const bool nobody = code == ECONNREFUSED || code == ENOENT;
-  return Error(code, address_.text() + (nobody ? ": nobody listens there; is the server running?"
-                                               : ": cannot connect"));
+  return Error(code,
+               address_.text() + (nobody ? ": nobody listens there; forebay start starts a server"
+                                         : ": cannot connect"));
 }
 
 }  // namespace
