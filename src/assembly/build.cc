@@ -133,6 +133,7 @@ ServerOptions server_options(const ServerConfig& config) {
   options.boot = random_number() >> 1;  // fits the integers of every JSON reader
   options.slots = static_cast<uint16_t>(config.slots);
   options.sessions = config.sessions;
+  options.sessions_per_user = config.sessions_per_user;
   options.eager_max = static_cast<uint32_t>(config.eager);
   options.grace = config.grace;
   options.stall = config.stall;

@@ -30,6 +30,7 @@ struct ServerConfig {
   std::string log_level = "info";
   std::string log_file;
   unsigned sessions = 4096;
+  unsigned sessions_per_user = 1024;
   unsigned slots = 64;
   uint64_t eager = 32_KiB;
   Duration grace = std::chrono::seconds(30);

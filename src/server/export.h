@@ -14,6 +14,7 @@
 #include "core/buffer_pool.h"
 #include "core/counters.h"
 #include "core/op.h"
+#include "server/holders.h"
 #include "server/reserve.h"
 #include "server/server.h"
 #include "store/store.h"
@@ -30,6 +31,7 @@ class Export {
   const Handle root;
   BufferPool pool;
   ReservationTable reservations;
+  RightHolders holders;
 
   Store& store() const {
     FOREBAY_ASSERT(store_ != nullptr);

@@ -200,9 +200,8 @@ void Flight::cancel() {
   if (!answered_) fail(Error(ECANCELED, "cancelled by the client"));
 }
 
-void Flight::time_out() {
-  const std::string text = fmt::format("{}: the back end of export '{}' did not answer in time",
-                                       op_info(op).name, exported().options.name);
+void Flight::time_out(const std::string& why) {
+  const std::string text = fmt::format("{}: {}", op_info(op).name, why);
   stop_.request_stop();
   Error error(ETIMEDOUT, text);
   if (busy_ > 0 && op_info(op).changes) error = std::move(error).with_unknown_outcome();
@@ -236,6 +235,7 @@ void CallFlight::begin() {
     handle_ = request_.handle;
     right_ = request_.right;
   }
+  if (op == Op::close && !session_->let_go(request_.right)) return answer(Reply{});
   submit(std::move(request_), 0);
 }
 

@@ -60,11 +60,11 @@ class Flight : public std::enable_shared_from_this<Flight> {
   Memory landing(const wire::Pull& pull);
   void landed(const wire::Pull& pull);
   virtual void detached() { list_asked_ = false; }
-  virtual void attached();    // pulls again what was asked for and has not come
-  virtual void repeated() {}  // the client asks again, after a resume
-  void cancel();              // the client has lost interest
-  void time_out();            // answers ETIMEDOUT
-  void abort();               // never answers: the session ends, or the server stops
+  virtual void attached();                // pulls again what was asked for and has not come
+  virtual void repeated() {}              // the client asks again, after a resume
+  void cancel();                          // the client has lost interest
+  void time_out(const std::string& why);  // answers ETIMEDOUT
+  void abort();                           // never answers: the session ends, or the server stops
 
   bool begun() const { return begun_; }
   bool answered() const { return answered_; }

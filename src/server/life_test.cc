@@ -55,6 +55,26 @@ TEST(Stall, CutsOffAClientThatDoesNotRead) {
   EXPECT_EQ(b->wait(write, 100s).reply().count, 100u);
 }
 
+// Whoever reconnects whenever it is cut off, or before, does not keep others waiting for ever.
+TEST(Stall, IsCountedAcrossConnections) {
+  SimServer sim(test_seed());
+  auto a = sim.client("a"), b = sim.client("b");
+  const OpenFile f = create(*a, "f");
+  a->auto_pull = false;
+  const Time began = sim.loop.now();
+  auto write = a->send(data_request(Op::write, f, range(0, 100000)), pattern(1, 100000));
+  sim.loop.run_for(1s);
+  auto other = b->send(data_request(Op::write, f, range(0, 100)), pattern(2, 100));
+  for (int i = 0; i < 20 && !other->done(); ++i) {
+    sim.loop.run_for(20s);
+    a->hang_up();
+    a->resume();
+  }
+  EXPECT_EQ(b->wait(other, 1s).error(), 0);
+  EXPECT_EQ(a->wait(write, 1s).error(), ETIMEDOUT);
+  EXPECT_LT(sim.loop.now() - began, 120s);
+}
+
 TEST(Deadline, AnswersForABackEndThatDoesNot) {
   SimServer sim(test_seed());
   auto a = sim.client("a"), b = sim.client("b");

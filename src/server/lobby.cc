@@ -151,13 +151,25 @@ Result<uint64_t> Lobby::find_or_make(const Peer& peer, const wire::Hello& hello,
   return make_session(peer, hello, *version);
 }
 
-Result<uint64_t> Lobby::make_session(const Peer& peer, const wire::Hello& hello, uint16_t version) {
-  auto exported = find_export(hello.export_name);
-  if (!exported) return std::move(exported).error();
+Result<void> Lobby::room_for(const Peer& peer) const {
   if (sessions_.size() >= options_->sessions) {
     return Error(EUSERS, fmt::format("{} serves {} sessions, and no more", options_->name,
                                      sessions_.size()));
   }
+  const unsigned most = options_->only_this_user ? 0 : options_->sessions_per_user;
+  const auto same_user = [&](const auto& one) {
+    return one.second.caller->uid == peer.caller->uid;
+  };
+  if (most == 0 || std::ranges::count_if(sessions_, same_user) < most) return {};
+  return Error(EUSERS, fmt::format("user {} has {} sessions with {}, and may have no more "
+                                   "(server.sessions_per_user)",
+                                   peer.caller->uid, most, options_->name));
+}
+
+Result<uint64_t> Lobby::make_session(const Peer& peer, const wire::Hello& hello, uint16_t version) {
+  auto exported = find_export(hello.export_name);
+  if (!exported) return std::move(exported).error();
+  if (auto room = room_for(peer); !room) return std::move(room).error();
   const uint64_t id = next_session_++;
   Record record;
   record.caller = with_job(peer.caller, hello.job);

@@ -54,6 +54,7 @@ class Lobby : public std::enable_shared_from_this<Lobby> {
   Result<uint64_t> find_or_make(const Peer& peer, const wire::Hello& hello, bool& resumed);
   Result<uint64_t> make_session(const Peer& peer, const wire::Hello& hello, uint16_t version);
   Result<std::shared_ptr<Export>> find_export(const std::string& name) const;
+  Result<void> room_for(const Peer& peer) const;
   bool may_resume(const Record& record, const Peer& peer, const wire::Hello& hello) const;
   void seat(std::unique_ptr<Connection> connection, uint64_t id, bool resumed, wire::Hello hello);
   void seat_again(std::unique_ptr<Connection> connection, wire::Hello hello);

@@ -165,7 +165,7 @@ void Session::on_payload() {
 void Session::pulled() {
   const Owed owed = std::move(pulls_.front());
   pulls_.pop_front();
-  last_data_ = loop().now();
+  last_data_ = last_moved_ = loop().now();
   parts_.info->bytes_in.add(owed.pull.length);
   exported().bytes_in.add(owed.pull.length);
   owed.flight->landed(owed.pull);
@@ -349,15 +349,23 @@ bool Session::must_note(const Request& request) const {
 }
 
 void Session::note(Op op, Holder holder, const Right& right, const Reply& reply) {
-  if (op == Op::close) {
-    rights_.erase(right.bytes);
-  } else if (op == Op::create) {
-    rights_.insert_or_assign(reply.right.bytes, Holder{std::move(holder.caller), reply.handle});
+  if (op == Op::close) return;  // let_go() did it
+  if (op == Op::create) {
+    hold(reply.right.bytes, Holder{std::move(holder.caller), reply.handle});
   } else if (op == Op::open) {
-    rights_.insert_or_assign(reply.right.bytes, std::move(holder));
+    hold(reply.right.bytes, std::move(holder));
   } else {
-    rights_.try_emplace(right.bytes, std::move(holder));
+    hold(right.bytes, std::move(holder));
   }
+}
+
+void Session::hold(const std::string& right, Holder holder) {
+  if (rights_.try_emplace(right, std::move(holder)).second) exported().holders.hold(right);
+}
+
+bool Session::let_go(const Right& right) {
+  if (rights_.erase(right.bytes) != 0) exported().holders.let_go(right.bytes);
+  return !exported().holders.held(right.bytes);
 }
 
 void Session::close_right(const Holder& holder, const Right& right) {

@@ -90,6 +90,9 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
     Handle handle;
   };
   bool must_note(const Request& request) const;
+  // Before a close goes to the Store: this session's part of it. False if other sessions hold the
+  // right, so that the Store must not close it.
+  bool let_go(const Right& right);
   void note(Op op, Holder holder, const Right& right, const Reply& reply);
   void close_right(const Holder& holder, const Right& right);
 
@@ -129,6 +132,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   uint64_t place_in_area(const std::byte* at) const;
   std::optional<Error> misused(const wire::RequestMessage& message, uint32_t payload) const;
   bool repeats(const wire::RequestId& id) const;
+  void hold(const std::string& right, Holder holder);
   void admit(wire::RequestMessage&& message, SmallData&& data);
   void repeat(Slot& slot, wire::RequestMessage&& message);
   void begin(wire::RequestMessage&& message, SmallData&& data);
@@ -153,6 +157,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void arm_sweep();
   void sweep();
   bool stalled(Time now);
+  void drop_stalled();
   void check_deadline(Flight& flight, Time now);
 
   // A last frame (refused, goodbye) is given so long to be read before we close: a close with
@@ -183,7 +188,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   bool closing_ = false;  // refused: only waits for the refusal to go out
   bool stopping_ = false, leaving_ = false, ended_ = false, gone_ = false, dropped_ = false;
   Loop::TimerId sweep_timer_ = 0, grace_timer_ = 0;
-  Time last_data_;       // when pulled data last landed
+  Time last_data_;       // when pulled data last landed on this connection
+  Time last_moved_;      // the same, on any: a new connection is no excuse
   uint64_t handed_ = 0;  // bytes given to the connection
   uint64_t taken_ = 0;   // of those, taken by it when last looked at
   Time last_taken_;

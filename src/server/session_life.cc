@@ -35,6 +35,7 @@ bool Session::attach(std::unique_ptr<Connection>& connection, bool resumed) {
   connection_->start(*this);
   parts_.welcome.resumed = resumed;
   send(wire::encode(parts_.welcome));
+  drop_stalled();
   each_flight([](Flight& flight) { flight.attached(); });
   if (flights_ > 0) arm_sweep();
   return true;
@@ -103,7 +104,10 @@ void Session::check_deadline(Flight& flight, Time now) {
     const Duration turn = flight.busy() > 0 ? Duration(0) : options().stall + options().grace;
     // What flushes may have gigabytes to flush.
     const Duration most = options().deadline * (flight.op == Op::commit ? 10 : 1);
-    if (now - flight.progress() >= most + turn) flight.time_out();
+    if (now - flight.progress() >= most + turn) {
+      flight.time_out(fmt::format("the back end of export '{}' did not answer in time",
+                                  exported().options.name));
+    }
   } else if (connected() && !flight.spoken && flight.op == Op::read &&
              now - attached_at_ >= options().stall) {
     flight.abort();  // the client came back and has not asked again: if it ever does, we read again
@@ -122,6 +126,19 @@ bool Session::stalled(Time now) {
     if (now - given.at >= options().stall) return true;
   }
   return !pulls_.empty() && now - std::max(pulls_.front().asked, last_data_) >= options().stall;
+}
+
+// What a client owed for so long that it has had its time to reconnect and its time to send: it is
+// not asked again, because others may wait for the same bytes. Between connections nothing is on
+// its way into a flight's memory.
+void Session::drop_stalled() {
+  const Duration most = options().stall + options().grace;
+  each_flight([&](Flight& flight) {
+    if (flight.op == Op::read || !flight.waits_for_client() || flight.busy() > 0) return;
+    if (attached_at_ - std::max(flight.progress(), last_moved_) >= most) {
+      flight.time_out("its data did not come from the client in time");
+    }
+  });
 }
 
 // ---- Ending ----
@@ -172,8 +189,10 @@ void Session::end() {
 
 void Session::close_rights() {
   if (std::exchange(gone_, true)) return;
-  for (const auto& [right, holder] : rights_) close_right(holder, Right{right});
-  rights_.clear();
+  for (const auto& [right, holder] : std::exchange(rights_, {})) {
+    exported().holders.let_go(right);
+    if (!exported().holders.held(right)) close_right(holder, Right{right});
+  }
   if (!dropped_) parts_.tell(Parts::News::gone);
 }
 
@@ -221,7 +240,7 @@ void Session::drop() {
   loop().cancel(std::exchange(grace_timer_, 0));
   if (connection_) detach(Error(ECONNRESET, "the server is gone"));
   abort_all();
-  rights_.clear();
+  for (const auto& [right, holder] : std::exchange(rights_, {})) exported().holders.let_go(right);
 }
 
 }  // namespace forebay::server

@@ -74,6 +74,26 @@ TEST(Handshake, TooManySessions) {
   EXPECT_TRUE(RawClient(sim.loop, sim.net, "d").connect());
 }
 
+TEST(Handshake, TooManySessionsOfOneUser) {
+  ServerOptions o;
+  o.only_this_user = false;
+  o.sessions_per_user = 2;
+  SimServer sim(test_seed(), o);
+  auto a = sim.client(), b = sim.client();
+  RawClient c(sim.loop, sim.net, "c");
+  EXPECT_FALSE(c.connect());
+  EXPECT_EQ(c.refused->code(), EUSERS);
+  EXPECT_NE(c.refused->what().find("may have no more"), std::string::npos) << c.refused->what();
+  Caller other;
+  other.uid = this_process_caller()->uid + 1;
+  auto d = sim.client("d", Peer{std::make_shared<const Caller>(other), "d", false});
+  b->hang_up();
+  EXPECT_TRUE(b->resume());  // it has its place
+  a->send_raw(wire::encode_goodbye("bye"));
+  sim.loop.run_for(1s);
+  EXPECT_TRUE(c.connect());
+}
+
 TEST(Handshake, EagerCreditIsShared) {
   ServerOptions o;
   o.eager_total = 300_KiB;
@@ -187,6 +207,27 @@ TEST(Rights, AreClosedWithTheSession) {
   EXPECT_EQ(sim.memory->open_rights(), 1u);
   sim.loop.run_for(5s);
   EXPECT_EQ(sim.memory->open_rights(), 0u);
+}
+
+TEST(Rights, AreClosedWithTheLastSessionThatHoldsThem) {
+  SimServer sim(test_seed());
+  auto a = sim.client("a"), b = sim.client("b"), c = sim.client("c");
+  const OpenFile f = create(*a, "f");
+  EXPECT_EQ(b->call(data_request(Op::write, f, range(0, 3)), "abc")->error(), 0);
+  Request close = request(Op::close, f.handle);
+  close.right = f.right;
+  EXPECT_EQ(a->call(request(Op::remove, a->welcome.root, "f"))->error(), 0);
+  EXPECT_EQ(a->call(close)->error(), 0);
+  EXPECT_EQ(c->call(close)->error(), 0);  // not c's to close
+  EXPECT_EQ(sim.memory->open_rights(), 1u);
+  EXPECT_EQ(read_back(*b, f, 3), "abc");  // without a name, and still there
+  EXPECT_EQ(c->call(data_request(Op::write, f, range(0, 1)), "x")->error(), 0);
+  EXPECT_EQ(b->call(close)->error(), 0);
+  EXPECT_EQ(sim.memory->open_rights(), 1u);
+  c->send_raw(wire::encode_goodbye("bye"));
+  sim.loop.run_for(1s);
+  EXPECT_EQ(sim.memory->open_rights(), 0u);
+  EXPECT_EQ(b->call(data_request(Op::read, f, range(0, 3)))->error(), ESTALE);
 }
 
 TEST(Identity, OnlySomeSpeakForOthers) {
