@@ -15,6 +15,7 @@
 #include "core/counters.h"
 #include "core/op.h"
 #include "server/reserve.h"
+#include "server/scheduled_store.h"
 #include "server/server.h"
 #include "store/store.h"
 
@@ -31,7 +32,7 @@ class Export {
   BufferPool pool;
   ReservationTable reservations;
 
-  Store& store() const {
+  ScheduledStore& store() const {
     FOREBAY_ASSERT(store_ != nullptr);
     return *store_;
   }
@@ -47,7 +48,7 @@ class Export {
   Export(ExportOptions options, Handle root, std::unique_ptr<Store> store, CounterSet& counters);
 
  private:
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ScheduledStore> store_;
 };
 
 }  // namespace forebay::server
