@@ -58,6 +58,7 @@ void Flight::touch() {
 
 void Flight::start() {
   touch();
+  arrived_ = progress_;
   if (reserve()) granted();
 }
 
