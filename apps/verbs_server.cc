@@ -152,8 +152,21 @@ std::string user_name(int64_t uid) {
 std::string bytes(const Json& json) {
   return about_size(static_cast<uint64_t>(json.integer()));
 }
+std::string microseconds(const Json& json) {
+  return fmt::format("{:.0f} us", json.number());
+}
 std::string number(const Json& json) {
   return std::to_string(json.integer());
+}
+
+void show_scheduler(const Json& exported) {
+  const Json& s = exported["scheduler"];
+  if (s["requests"].integer() == 0) return;
+  fmt::print(
+      "{}: {} ({}); {:.1f} requests per batch, {} waiting, latency {:.0f} us, 99 % {:.0f} us\n",
+      exported["name"].text(), s["policy"].text(), s["why"].text(),
+      s["requests_per_batch"].number(), s["waiting"].integer(), s["latency_us"]["p50"].number(),
+      s["latency_us"]["p99"].number());
 }
 
 void show_exports(const Json& status) {
@@ -169,22 +182,25 @@ void show_exports(const Json& status) {
                     fmt::format("{} of {}", pool["in_use"].integer(), pool["buffers"].integer())});
   }
   fmt::print("\n{}", columns(rows, "<<>>>>>>"));
+  for (const Json& e : status["exports"].array()) show_scheduler(e);
 }
 
 void show_sessions(const Json& status) {
-  std::vector<std::vector<std::string>> rows = {
-      {"CLIENT", "PROGRAM", "USER", "JOB", "EXPORT", "REQUESTS", "UNDER WAY", "WRITTEN", "READ"}};
+  std::vector<std::vector<std::string>> rows = {{"CLIENT", "PROGRAM", "USER", "JOB", "EXPORT",
+                                                 "REQUESTS", "UNDER WAY", "WRITTEN", "READ",
+                                                 "LATENCY", "99 %"}};
   for (const Json& s : status["sessions"].array())
     rows.push_back({fmt::format("{} {}{}", printable(s["host"].text()), s["pid"].integer(),
                                 s["connected"].boolean() ? "" : " (lost)"),
                     printable(s["program"].text()), user_name(s["uid"].integer()),
                     s["job"].text().empty() ? "-" : printable(s["job"].text()), s["export"].text(),
                     number(s["requests"]), number(s["flights"]), bytes(s["bytes_in"]),
-                    bytes(s["bytes_out"])});
+                    bytes(s["bytes_out"]), microseconds(s["latency_us"]["p50"]),
+                    microseconds(s["latency_us"]["p99"])});
   if (rows.size() == 1)
     fmt::print("\nNo clients.\n");
   else
-    fmt::print("\n{}", columns(rows, "<<<<<>>>>"));
+    fmt::print("\n{}", columns(rows, "<<<<<>>>>>>"));
 }
 
 void show_status(const Json& status, const std::string& addresses) {

@@ -149,6 +149,12 @@ ExportOptions export_options(const ExportConfig& config) {
   options.pool = config.pool;
   options.chunk = config.chunk;
   options.in_flight = static_cast<unsigned>(config.in_flight);
+  using Policy = SchedulerOptions::Policy;
+  options.scheduler.policy = config.scheduler == "fifo"   ? Policy::fifo
+                             : config.scheduler == "hbrr" ? Policy::hbrr
+                                                          : Policy::automatic;
+  options.scheduler.quantum = config.quantum;
+  options.scheduler.brute_force = config.merger == "brute";
   return options;
 }
 

@@ -47,6 +47,9 @@ struct ExportConfig {
   uint64_t chunk = 1_MiB;
   uint64_t in_flight = 4;
   unsigned threads = 8;
+  std::string scheduler = "auto";
+  unsigned quantum = 256;
+  std::string merger = "tree";
   std::string key_file;
   bool trace = false;
 };

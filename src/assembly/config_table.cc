@@ -67,6 +67,22 @@ std::vector<Key> describe(ExportConfig& c) {
        16_MiB},
       {"in_flight", &c.in_flight, "pieces of one request that may be under way at once", {}, 1, 64},
       {"threads", &c.threads, "threads for file system calls that may wait", {}, 1, 1024},
+      {"scheduler", &c.scheduler,
+       "how reads and writes reach the file system: in the order of arrival (`fifo`), merged and "
+       "in "
+       "the order of the file (`hbrr`), or whichever serves the load better (`auto`)",
+       "auto|fifo|hbrr"},
+      {"quantum",
+       &c.quantum,
+       "requests of one file that `hbrr` serves before it is another's turn",
+       {},
+       1,
+       1u << 20},
+      {"merger", &c.merger,
+       "how requests to merge are found: by an ordered tree, or by comparing all with all "
+       "(`brute`), "
+       "which is as fast for a few",
+       "tree|brute"},
       {"key_file", &c.key_file,
        "the secret that makes handles unforgeable, made if absent and shared by all servers of the "
        "export; empty: `.forebay/key` in path"},

@@ -213,7 +213,7 @@ TEST(BulkErrors, AWriteSaysHowMuchLanded) {
   const uint64_t seed = test_seed();
   for (uint64_t k = 0;; ++k) {
     SCOPED_TRACE(k);
-    SimServer sim(seed + k);
+    SimServer sim(seed + k, {}, SimServer::unmerged());
     auto c = sim.client();
     const OpenFile f = create(*c, "f");
     sim.store->add({.op = Op::write,
@@ -239,7 +239,7 @@ TEST(BulkErrors, AWriteSaysHowMuchLanded) {
 TEST(BulkErrors, AReadFailsWhole) {
   const uint64_t seed = test_seed();
   for (uint64_t k = 0;; ++k) {
-    SimServer sim(seed + k);
+    SimServer sim(seed + k, {}, SimServer::unmerged());
     auto c = sim.client();
     const OpenFile f = create(*c, "f");
     const std::string data = pattern(k, 200000);
@@ -283,7 +283,7 @@ TEST(BulkResume, WriteGoesOnWhereItWas) {
   const uint64_t seed = test_seed();
   std::mt19937_64 random(seed);
   for (int round = 0; round < 30; ++round) {
-    SimServer sim(seed + round);
+    SimServer sim(seed + round, {}, SimServer::unmerged());
     auto c = sim.client();
     const OpenFile f = create(*c, "f");
     const std::string data = pattern(round, 500000);

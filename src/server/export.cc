@@ -21,7 +21,7 @@ Export::Export(ExportOptions o, Handle r, std::unique_ptr<Store> store, CounterS
       bytes_in(counter(counters, options, "bytes_in")),
       bytes_out(counter(counters, options, "bytes_out")),
       flights(counter(counters, options, "flights")),
-      store_(std::move(store)) {
+      store_(std::make_unique<ScheduledStore>(std::move(store), options.scheduler, pool)) {
   for (int i = 0; i < kOpCount; ++i) {
     ops[i] = &counter(counters, options, fmt::format("op.{}", op_info(static_cast<Op>(i)).name));
   }

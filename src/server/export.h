@@ -16,6 +16,7 @@
 #include "core/op.h"
 #include "server/holders.h"
 #include "server/reserve.h"
+#include "server/scheduled_store.h"
 #include "server/server.h"
 #include "store/store.h"
 
@@ -33,7 +34,7 @@ class Export {
   ReservationTable reservations;
   RightHolders holders;
 
-  Store& store() const {
+  ScheduledStore& store() const {
     FOREBAY_ASSERT(store_ != nullptr);
     return *store_;
   }
@@ -49,7 +50,7 @@ class Export {
   Export(ExportOptions options, Handle root, std::unique_ptr<Store> store, CounterSet& counters);
 
  private:
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<ScheduledStore> store_;
 };
 
 }  // namespace forebay::server

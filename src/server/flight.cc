@@ -58,6 +58,7 @@ void Flight::touch() {
 
 void Flight::start() {
   touch();
+  arrived_ = progress_;
   if (reserve()) granted();
 }
 
@@ -156,7 +157,8 @@ void Flight::submit(Request&& request, unsigned call) {
   exported().store().submit(std::move(request),
                             [self = shared_from_this(), call](Result<Reply>&& result) {
                               self->completed(call, std::move(result));
-                            });
+                            },
+                            {&loop(), reinterpret_cast<uintptr_t>(session_.get())});
 }
 
 // On the Store's thread, which may be ours.

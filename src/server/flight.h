@@ -70,6 +70,7 @@ class Flight : public std::enable_shared_from_this<Flight> {
   bool answered() const { return answered_; }
   unsigned busy() const { return busy_; }  // Store calls out
   Time progress() const { return progress_; }
+  Time arrived() const { return arrived_; }
   // Does it wait for the client, so that `stall` and `grace` rule and not `deadline`?
   virtual bool waits_for_client() const { return list_ && charge_; }
 
@@ -123,7 +124,7 @@ class Flight : public std::enable_shared_from_this<Flight> {
   bool begun_ = false;
   bool answered_ = false;
   unsigned busy_ = 0;
-  Time progress_;
+  Time progress_, arrived_;
 };
 
 // One call of the Store.

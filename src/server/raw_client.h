@@ -282,6 +282,13 @@ class SimServer {
     return o;
   }
 
+  // One call of the Store for each chunk or request, in order: for tests that count calls.
+  static ExportOptions unmerged() {
+    ExportOptions o = small();
+    o.scheduler.policy = SchedulerOptions::Policy::fifo;
+    return o;
+  }
+
   void start(ExportOptions exported = small()) {
     server = std::make_unique<Server>(options_, loop, std::vector<Loop*>{&loop}, counters);
     auto fault = std::make_unique<FaultStore>(

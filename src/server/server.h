@@ -36,12 +36,21 @@
 
 namespace forebay {
 
+// How reads and writes reach the Store (server/scheduled_store.h).
+struct SchedulerOptions {
+  enum class Policy : uint8_t { automatic, fifo, hbrr };
+  Policy policy = Policy::automatic;
+  unsigned quantum = 256;    // hbrr: requests of one file before it is another's turn
+  bool brute_force = false;  // the merger: brute force instead of a tree
+};
+
 struct ExportOptions {
   std::string name;
   std::string what;        // for people: "posix /scratch"
   uint64_t pool = 64_MiB;  // buffers for bulk data
   uint64_t chunk = 1_MiB;  // one buffer, one data frame, one call of the Store
   unsigned in_flight = 4;  // chunks of one request under way at most
+  SchedulerOptions scheduler = {};
 };
 
 struct ServerOptions {

@@ -251,6 +251,7 @@ Result<void> Session::identify(Request& request) {
 
 void Session::answer(Flight& flight, const Result<Reply>& result, SmallData&& data) {
   forget_flight(flight);
+  parts_.info->latency.add(static_cast<uint64_t>((loop().now() - flight.arrived()).count()));
   reply(flight.id, flight.op, flight.spoken, result, std::move(data));
   leave_if_drained();
 }

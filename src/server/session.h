@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "core/counters.h"
+#include "core/histogram.h"
 #include "server/export.h"
 #include "server/flight.h"
 #include "transport/transport.h"
@@ -37,6 +38,7 @@ struct SessionInfo {
   uint32_t pid = 0, uid = 0;
   std::atomic<bool> connected{false};
   Counter flights, requests, bytes_in, bytes_out;
+  Histogram latency;  // of its requests, from arrival to answer, in nanoseconds
 };
 
 class Session final : public std::enable_shared_from_this<Session>, private ConnectionHandler {

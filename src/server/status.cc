@@ -1,6 +1,7 @@
 #include "server/status.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <iterator>
@@ -27,6 +28,10 @@ std::string quoted(std::string_view text) {
   return out += '"';
 }
 
+double microseconds(uint64_t nanoseconds) {
+  return static_cast<double>(nanoseconds) / 1e3;
+}
+
 std::string ops_of(const Export& e) {
   std::string out;
   for (int i = 0; i < kOpCount; ++i) {
@@ -37,13 +42,27 @@ std::string ops_of(const Export& e) {
   return out;
 }
 
+std::string to_json(const SchedulerStatus& s) {
+  const double ratio =
+      s.batches > 0 ? static_cast<double>(s.requests) / static_cast<double>(s.batches) : 1;
+  return fmt::format(
+      R"({{"policy": {}, "why": {}, "requests": {}, "batches": {}, "requests_per_batch": {:.3f}, )"
+      R"("merged": {}, "retried": {}, "bytes": {}, "waiting": {}, "most_waiting": {}, )"
+      R"("in_service": {}, "batch_sizes": [{}], )"
+      R"("latency_us": {{"p50": {:.1f}, "p90": {:.1f}, "p99": {:.1f}}}}})",
+      quoted(s.policy), quoted(s.why), s.requests, s.batches, ratio, s.merged, s.retried, s.bytes,
+      s.waiting, s.most_waiting, s.in_service, fmt::join(s.sizes, ", "), microseconds(s.p50),
+      microseconds(s.p90), microseconds(s.p99));
+}
+
 std::string to_json(const Export& e) {
   return fmt::format(
       R"({{"name": {}, "what": {}, "flights": {}, "reservations": {}, "errors": {}, "bytes_in": {}, )"
-      R"("bytes_out": {}, "pool": {{"buffer": {}, "buffers": {}, "in_use": {}}}, "ops": {{{}}}}})",
+      R"("bytes_out": {}, "pool": {{"buffer": {}, "buffers": {}, "in_use": {}}}, )"
+      R"("scheduler": {}, "ops": {{{}}}}})",
       quoted(e.options.name), quoted(e.options.what), e.flights.get(), e.reservations.held(),
       e.errors.get(), e.bytes_in.get(), e.bytes_out.get(), e.pool.buffer_size(), e.pool.capacity(),
-      e.pool.in_use(), ops_of(e));
+      e.pool.in_use(), to_json(e.store().status()), ops_of(e));
 }
 
 std::string to_json(const SessionStatus& s) {
@@ -51,10 +70,11 @@ std::string to_json(const SessionStatus& s) {
   return fmt::format(
       R"({{"id": {}, "export": {}, "host": {}, "program": {}, "pid": {}, "uid": {}, "job": {}, )"
       R"("where": {}, "connected": {}, "flights": {}, "requests": {}, "bytes_in": {}, )"
-      R"("bytes_out": {}}})",
+      R"("bytes_out": {}, "latency_us": {{"p50": {:.1f}, "p99": {:.1f}}}}})",
       i.id, quoted(i.export_name), quoted(i.host), quoted(i.program), i.pid, i.uid, quoted(i.job),
       quoted(s.where), i.connected.load(), i.flights.get(), i.requests.get(), i.bytes_in.get(),
-      i.bytes_out.get());
+      i.bytes_out.get(), microseconds(i.latency.percentile(0.5)),
+      microseconds(i.latency.percentile(0.99)));
 }
 
 // As many as fit in one control reply: a list that is cut is better than none.

@@ -56,6 +56,7 @@ class FaultStore final : public Store {
   std::string_view identity(const Handle& handle) const override {
     return inner_->identity(handle);
   }
+  unsigned concurrency() const override { return inner_->concurrency(); }
 
   void add(FaultRule rule);  // the first rule that fires counts
   void clear();              // the rules; counters go back to 0, what is held stays held

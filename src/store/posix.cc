@@ -50,12 +50,13 @@ class Local final : public PosixStore {
  public:
   Local(Fd top, SealKey key, const PosixOptions& options, Identity identity, CounterSet& counters)
       : inline_(!options.force_pool && is_local(top.get())),
+        threads_(std::max(options.threads, 1u)),
         ops_(std::move(top), std::move(key), options, identity,
              descriptor_budget(options.descriptors), counters),
         on_caller_(counters.get("posix.requests_inline")),
         on_pool_(counters.get("posix.requests_pool")),
         refused_(counters.get("posix.requests_refused")),
-        pool_(std::max(options.threads, 1u), options.queue) {}
+        pool_(threads_, options.queue) {}
 
   Result<void> start() { return ops_.start(); }
 
@@ -67,6 +68,7 @@ class Local final : public PosixStore {
     return posix::Handles::identity(handle);
   }
   bool kernel_handles() const override { return ops_.kernel_handles(); }
+  unsigned concurrency() const override { return inline_ ? 0 : threads_; }
 
  private:
   struct Job {
@@ -78,6 +80,7 @@ class Local final : public PosixStore {
   void submit_to_pool(Request&& request, Completion&& done);
 
   const bool inline_;
+  const unsigned threads_;
   Operations ops_;
   Counter& on_caller_;
   Counter& on_pool_;

@@ -54,6 +54,10 @@ class Store {
   // file. Any bytes will do as a handle here; nothing is verified.
   virtual std::string_view identity(const Handle& handle) const { return handle.bytes; }
 
+  // How many requests at the same time it can make use of; 0: it does them on the thread that
+  // submits.
+  virtual unsigned concurrency() const { return 0; }
+
   // The handle of the top directory. Blocking; cheap after the first time.
   virtual Result<Handle> root() = 0;
 };

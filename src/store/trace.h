@@ -29,6 +29,7 @@ class TraceStore final : public Store {
   std::string_view identity(const Handle& handle) const override {
     return inner_->identity(handle);
   }
+  unsigned concurrency() const override { return inner_->concurrency(); }
 
  private:
   struct Pending;

@@ -29,6 +29,7 @@ class Borrowed final : public Store {
   Result<Handle> root() override { return store_.root(); }
   Result<void> admits(const Request& request) override { return store_.admits(request); }
   std::string_view identity(const Handle& handle) const override { return store_.identity(handle); }
+  unsigned concurrency() const override { return store_.concurrency(); }
 
  private:
   Store& store_;

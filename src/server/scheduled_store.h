@@ -1,0 +1,77 @@
+// ScheduledStore: a decorator that puts the reads and writes of an export in order, and merges
+// them, before they reach its back end (paper 1, section III.B; the deciding is plan/schedule.h).
+// Everything else passes straight through.
+//
+// Work-conserving: nothing waits for a timer. A request that is submitted from a loop waits until
+// the end of the loop's turn, so that all that arrived in that turn can merge, and as long as the
+// schedule gathers: while the back end is busy with its file, or with as much as it can use. By
+// fifo, and without a loop, it is issued at once if it may. Whoever brings a batch back issues what
+// may go next, not by recursion: back ends complete inline.
+//
+// A merged batch is one request of the back end. If it fails, each of its requests is done again
+// alone and has its own result (a write that failed may be repeated: the same bytes). A request
+// that is cancelled while it waits is ECANCELED when its turn comes.
+//
+// Requests that overlap, not both reads, must not be here at the same time: whoever submits
+// reserves extents before (reserve.h). Otherwise they have no order, as in any Store.
+//
+// Threads: any. One lock for the plan, never held while the back end, a completion or a loop runs.
+// Loops that requests come from must outlive it; the pool, from which small batches are staged,
+// too.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "core/buffer_pool.h"
+#include "core/histogram.h"
+#include "loop/loop.h"
+#include "server/server.h"
+#include "store/store.h"
+
+namespace forebay::server {
+
+// What `status` shows.
+struct SchedulerStatus {
+  std::string policy;  // as configured: "auto"
+  std::string why;     // what is used now, and why
+  uint64_t requests = 0, batches = 0, bytes = 0;
+  uint64_t merged = 0;   // requests that shared their batch
+  uint64_t retried = 0;  // requests done again alone
+  uint64_t waiting = 0, most_waiting = 0, in_service = 0;
+  // [i]: batches of 2^i to 2^(i+1) - 1 requests
+  std::array<uint64_t, 11> sizes{};
+  // From submit to completion, in nanoseconds.
+  uint64_t p50 = 0, p90 = 0, p99 = 0;
+};
+
+class ScheduledStore final : public Store {
+ public:
+  ScheduledStore(std::unique_ptr<Store> inner, const SchedulerOptions& options, BufferPool& pool);
+  // What waits is issued; with what is in service, it ends as the back end's own destructor has it.
+  ~ScheduledStore() override;
+
+  struct Origin {
+    Loop* loop = nullptr;  // on which submit() is called
+    uint64_t client = 0;   // who is to be treated fairly
+  };
+  void submit(Request&& request, Completion&& done, Origin origin);
+  void submit(Request&& request, Completion&& done) override;
+  Result<Reply> call(Request request) override;
+  Result<void> admits(const Request& request) override { return inner_->admits(request); }
+  std::string_view identity(const Handle& handle) const override {
+    return inner_->identity(handle);
+  }
+  Result<Handle> root() override { return inner_->root(); }
+  unsigned concurrency() const override { return inner_->concurrency(); }
+
+  SchedulerStatus status() const;
+
+ private:
+  class State;
+  std::unique_ptr<Store> inner_;
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace forebay::server
