@@ -1,5 +1,6 @@
 #include "assembly/build.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/stat.h>
@@ -29,20 +30,46 @@ uint64_t export_id(std::string_view name) {
 }
 
 // Where the key is unless the configuration says otherwise: in the store's own folder, which
-// clients cannot name. Whoever could put a folder there of his own would know the key.
-Result<std::string> usual_key_file(const std::string& directory) {
-  const std::string folder = fmt::format("{}/{}", directory, kOwnFolder);
-  struct stat st;
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    return Error(errno, fmt::format("cannot make {} for the key; set key_file to keep it elsewhere",
-                                    folder));
-  if (::lstat(folder.c_str(), &st) != 0) return Error(errno, folder);
-  if (!S_ISDIR(st.st_mode) || st.st_uid != ::geteuid() || (st.st_mode & 077) != 0)
+// clients cannot name. Whoever could put a folder there of his own would know the key, so the
+// folder that was examined is held open, and the key is reached through it whatever its name leads
+// to meanwhile.
+class KeyFolder {
+ public:
+  explicit KeyFolder(const std::string& directory)
+      : name_(fmt::format("{}/{}", directory, kOwnFolder)) {}
+  KeyFolder(const KeyFolder&) = delete;
+  ~KeyFolder() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  Result<void> open() {
+    if (::mkdir(name_.c_str(), 0700) != 0 && errno != EEXIST)
+      return Error(errno, fmt::format("cannot make {} for the key; set key_file to keep it "
+                                      "elsewhere",
+                                      name_));
+    fd_ = ::open(name_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const bool other = fd_ < 0 && (errno == ENOTDIR || errno == ELOOP || errno == EACCES);
+    if (fd_ < 0 && !other) return Error(errno, name_);
+    struct stat st = {};
+    if (fd_ >= 0 && ::fstat(fd_, &st) != 0) return Error(errno, name_);
+    if (!other && st.st_uid == ::geteuid() && (st.st_mode & 077) == 0) return {};
     return Error(EPERM, fmt::format("{} must be a directory of the server's user with mode 0700, "
                                     "because it holds the key; set key_file to keep it elsewhere",
-                                    folder));
-  return folder + "/key";
-}
+                                    name_));
+  }
+  std::string key() const { return fmt::format("/proc/self/fd/{}/key", fd_); }
+  // An error that names key(), as people know it.
+  Error named(const Error& error) const {
+    std::string text = error.what();
+    if (const size_t at = text.find(key()); at != std::string::npos)
+      text.replace(at, key().size(), name_ + "/key");
+    return Error(error.code(), text);
+  }
+
+ private:
+  const std::string name_;
+  int fd_ = -1;
+};
 
 Result<std::unique_ptr<Store>> build_backend(const ExportConfig& config, Surroundings& around) {
   if (config.store == "memory")
@@ -52,15 +79,18 @@ Result<std::unique_ptr<Store>> build_backend(const ExportConfig& config, Surroun
   struct stat st;
   if (::stat(config.path.c_str(), &st) != 0) return Error(errno, config.path);
   if (!S_ISDIR(st.st_mode)) return Error(ENOTDIR, config.path);
-  auto key_file = config.key_file.empty() ? usual_key_file(config.path) : config.key_file;
-  if (!key_file) return key_file.error();
+  KeyFolder folder(config.path);
   PosixOptions options;
   options.directory = config.path;
-  options.key_file = *key_file;
+  options.key_file = config.key_file;
+  if (config.key_file.empty()) {
+    if (auto opened = folder.open(); !opened) return opened.error();
+    options.key_file = folder.key();
+  }
   options.export_id = export_id(config.name);
   options.threads = config.threads;
   auto store = PosixStore::open(std::move(options), around.counters);
-  if (!store) return std::move(store).error();
+  if (!store) return folder.named(store.error());
   return std::unique_ptr<Store>(std::move(*store));
 }
 
@@ -148,7 +178,7 @@ ExportOptions export_options(const ExportConfig& config) {
   options.what = config.store == "posix" ? "posix " + config.path : config.store;
   options.pool = config.pool;
   options.chunk = config.chunk;
-  options.in_flight = static_cast<unsigned>(config.in_flight);
+  options.in_flight = config.in_flight;
   using Policy = SchedulerOptions::Policy;
   options.scheduler.policy = config.scheduler == "fifo"   ? Policy::fifo
                              : config.scheduler == "hbrr" ? Policy::hbrr

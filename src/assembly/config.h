@@ -45,7 +45,7 @@ struct ExportConfig {
   std::string path;
   uint64_t pool = 64_MiB;
   uint64_t chunk = 1_MiB;
-  uint64_t in_flight = 4;
+  unsigned in_flight = 4;
   unsigned threads = 8;
   std::string scheduler = "auto";
   unsigned quantum = 256;

@@ -1,6 +1,7 @@
 #include "client/link.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -88,7 +89,7 @@ void Link::attempt() {
 
 void Link::connected(std::unique_ptr<Connection> connection) {
   connection_ = std::move(connection);
-  descriptor_ = connection_->descriptor();
+  remember_socket();
   farewell_ = false;
   progress_ = false;
   refusal_.reset();
@@ -97,6 +98,22 @@ void Link::connected(std::unique_ptr<Connection> connection) {
   greet();
   set_timer(options_.connect_timeout,
             [this] { connection_->close(Error(ETIMEDOUT, "the server does not answer hello")); });
+}
+
+void Link::remember_socket() {
+  const int fd = connection_->descriptor();
+  struct stat st;
+  if (fd < 0 || ::fstat(fd, &st) != 0) return;
+  device_ = st.st_dev;
+  inode_ = st.st_ino;
+  descriptor_ = fd;
+}
+
+int Link::descriptor() const {
+  const int fd = descriptor_;
+  struct stat st;
+  if (fd < 0 || ::fstat(fd, &st) != 0) return -1;
+  return st.st_dev == device_ && st.st_ino == inode_ ? fd : -1;
 }
 
 void Link::greet() {

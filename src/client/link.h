@@ -58,12 +58,14 @@ class Link final : private ConnectionHandler {
   const CallerRef& self() const { return self_; }  // this process, as its connection shows it
   uint64_t connects() const { return connects_; }
 
-  // The socket, for a forked child to close, or -1. Any thread.
-  int descriptor() const { return descriptor_.load(std::memory_order_relaxed); }
+  // The socket, for a forked child to close, or -1 if that number means something else by now: the
+  // child may have closed or replaced it. Any thread.
+  int descriptor() const;
 
  private:
   enum class State { idle, connecting, greeting, up, closing, pausing };
 
+  void remember_socket();
   Result<Memory> on_message(const wire::FrameHeader& header,
                             std::span<const std::byte> message) override;
   void on_payload() override { user_.on_payload(); }
@@ -88,7 +90,8 @@ class Link final : private ConnectionHandler {
   State state_ = State::idle;
   std::unique_ptr<Connection> connection_;
   std::atomic<int> descriptor_{-1};
-  std::string address_;  // last tried; empty: there is none to try
+  std::atomic<uint64_t> device_{0}, inode_{0};  // of the socket; set before its descriptor
+  std::string address_;                         // last tried; empty: there is none to try
   CallerRef self_;
   std::optional<Loop::TimerId> timer_;
 

@@ -236,6 +236,26 @@ TEST(BulkErrors, AWriteSaysHowMuchLanded) {
   }
 }
 
+// A write without the right to it is refused before it reserves anything, so that nobody waits for
+// a client that may not write and does not send either.
+TEST(BulkErrors, ABadRightHoldsNobodyUp) {
+  SimServer sim(test_seed());
+  auto a = sim.client("a"), b = sim.client("b");
+  const OpenFile f = create(*a, "f");
+  Request open = request(Op::open, f.handle);
+  open.access = Access::read;
+  const OpenFile read_only{f.handle, b->call(open)->reply().right};
+  OpenFile forged = f;
+  forged.right.bytes[3] ^= 1;
+  b->auto_pull = false;
+  for (const OpenFile& bad : {read_only, forged}) {
+    auto write = b->send(data_request(Op::write, bad, range(0, 100000)), pattern(1, 100000));
+    EXPECT_EQ(a->call(data_request(Op::write, f, range(0, 100)), pattern(2, 100))->error(), 0);
+    EXPECT_EQ(b->wait(write, 1s).error(), EBADF);
+    EXPECT_TRUE(b->pulls.empty());
+  }
+}
+
 TEST(BulkErrors, AReadFailsWhole) {
   const uint64_t seed = test_seed();
   for (uint64_t k = 0;; ++k) {

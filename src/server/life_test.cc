@@ -174,6 +174,30 @@ TEST(Stop, FinishesWhatHasBegunAndNothingElse) {
   EXPECT_FALSE(late.connect());
 }
 
+// Data arrives in pieces: a stop may come while the connection writes into a buffer.
+TEST(Stop, WithHalfAPayloadOnItsWay) {
+  SimOptions slow;
+  slow.delay_min = 1ms;
+  slow.delay_max = 10ms;
+  slow.pieces_max = 8;
+  const uint64_t seed = test_seed();
+  for (int moment = 0; moment < 60; ++moment) {
+    SimServer sim(seed + static_cast<uint64_t>(moment), {}, SimServer::small(), slow);
+    auto c = sim.client();
+    const OpenFile f = create(*c, "f");
+    const std::string data = pattern(1, 100000);
+    auto write = c->send(data_request(Op::write, f, range(0, data.size())), data);
+    sim.loop.run_for(moment * 1ms);
+    bool stopped = false;
+    sim.server->stop(100s, [&] { stopped = true; });
+    EXPECT_TRUE(sim.loop.run_until([&] { return stopped; }, 50s)) << "stopped after " << moment;
+    sim.loop.run_for(1s);
+    EXPECT_TRUE(c->goodbye) << "stopped after " << moment;
+    EXPECT_TRUE(!write->done() || write->error() == 0);
+    EXPECT_EQ(sim.memory->open_rights(), 0u);
+  }
+}
+
 TEST(Stop, DoesNotWaitForeverForABackEnd) {
   SimServer sim(test_seed());
   auto c = sim.client();

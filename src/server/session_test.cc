@@ -86,7 +86,7 @@ TEST(Handshake, TooManySessionsOfOneUser) {
   EXPECT_NE(c.refused->what().find("may have no more"), std::string::npos) << c.refused->what();
   Caller other;
   other.uid = this_process_caller()->uid + 1;
-  auto d = sim.client("d", Peer{std::make_shared<const Caller>(other), "d", false});
+  auto d = sim.client("d", Peer{std::make_shared<const Caller>(other), 0, false, "d"});
   b->hang_up();
   EXPECT_TRUE(b->resume());  // it has its place
   a->send_raw(wire::encode_goodbye("bye"));
@@ -428,6 +428,25 @@ TEST(Rules, ASlotIsUsedByOneRequestAtATime) {
   m.id = {0, 2};
   c->send_raw(wire::encode(m));
   expect_refused(sim, *c, "two at once");
+}
+
+// A client that asks and does not read is held to one reply for each slot.
+TEST(Rules, ASlotIsBusyUntilItsReplyIsOut) {
+  SimOptions narrow;
+  narrow.delay_min = narrow.delay_max = 1ms;
+  narrow.window = 4_KiB;
+  SimServer sim(test_seed(), {}, SimServer::small(), narrow);
+  auto c = sim.client();
+  const OpenFile f = create(*c, "f");
+  ASSERT_EQ(c->call(data_request(Op::write, f, range(0, 30000)), pattern(1, 30000))->error(), 0);
+  auto read = c->send(data_request(Op::read, f, range(0, 30000)));
+  sim.loop.run_for(3ms);
+  ASSERT_FALSE(read->done());
+  wire::RequestMessage next;
+  next.request = request(Op::getattr, f.handle);
+  next.id = {read->message.id.slot, read->message.id.sequence + 1};
+  c->send_raw(wire::encode(next));
+  expect_refused(sim, *c, "the reply before is on its way");
 }
 
 TEST(Rules, EagerDataStaysWithinItsCredit) {

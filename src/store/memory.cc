@@ -26,6 +26,11 @@ void MemoryStore::submit(Request&& request, Completion&& done) {
   done(call(std::move(request)));
 }
 
+Result<void> MemoryStore::admits(const Request& request) {
+  std::lock_guard lock(state_->mutex);
+  return state_->fs.admits(request);
+}
+
 Result<Handle> MemoryStore::root() {
   std::lock_guard lock(state_->mutex);
   return state_->fs.top();

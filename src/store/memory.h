@@ -26,6 +26,7 @@ class MemoryStore final : public Store {
 
   void submit(Request&& request, Completion&& done) override;
   Result<Reply> call(Request request) override;
+  Result<void> admits(const Request& request) override;
   Result<Handle> root() override;
 
   size_t open_rights() const;  // for tests: does somebody forget to close?

@@ -27,6 +27,7 @@ class MemoryFs {
   MemoryFs(uint64_t limit, uint64_t fs_id);
 
   Result<Reply> perform(Request& request);
+  Result<void> admits(const Request& request);  // a read or write
   Handle top() const;
   size_t open_rights() const { return open_.size(); }
 
@@ -113,6 +114,7 @@ class MemoryFs {
   Right grant(Inode& file, Access access, const Caller& caller);
   Result<Grant> examine(const Right& right, const Inode& file, const Caller& caller) const;
   // The right must allow `access`; opens it again if it is not open.
+  Result<Grant> may_use(const Request& r, const Inode& file, Access access) const;
   Result<void> use(const Request& r, Inode& file, Access access);
   // The same where the right is optional: without one, the mode bits decide.
   Result<void> use_or_may(const Request& r, Inode& file, Access access);

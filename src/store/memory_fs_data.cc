@@ -53,10 +53,23 @@ Result<MemoryFs::Grant> MemoryFs::examine(const Right& right, const Inode& file,
   return grant;
 }
 
+Result<MemoryFs::Grant> MemoryFs::may_use(const Request& r, const Inode& file,
+                                          Access access) const {
+  auto grant = examine(r.right, file, *r.caller);
+  if (grant && !allows(grant->access, access)) return Error(EBADF, "the right does not allow this");
+  return grant;
+}
+
+Result<void> MemoryFs::admits(const Request& r) {
+  const auto file = resolve(r.handle);
+  if (!file) return file.error();
+  const auto grant = may_use(r, **file, r.op == Op::read ? Access::read : Access::write);
+  return grant ? Result<void>() : Result<void>(grant.error());
+}
+
 Result<void> MemoryFs::use(const Request& r, Inode& file, Access access) {
-  const auto grant = examine(r.right, file, *r.caller);
+  const auto grant = may_use(r, file, access);
   if (!grant) return grant.error();
-  if (!allows(grant->access, access)) return Error(EBADF, "the right does not allow this");
   if (open_.emplace(grant->nonce, grant->file_id).second) ++file.opens;
   return {};
 }

@@ -119,5 +119,20 @@ TEST_P(PosixUnlinked, AnotherServersFilesAreLeftAlone) {
   EXPECT_TRUE(rig_.read(made->handle, made->right, 0, 1));
 }
 
+// Whoever owns the folder could reach files in it that he has no right to: nothing is put there,
+// and an unlinked file lives in its descriptors only.
+TEST_P(PosixUnlinked, AFolderOfSomebodyElseIsNotUsed) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a folder to another user";
+  ASSERT_EQ(::mkdir(rig_.path(".forebay").c_str(), 0700), 0);
+  ASSERT_EQ(::mkdir(rig_.path(".forebay/unlinked").c_str(), 0700), 0);
+  ASSERT_EQ(::chown(rig_.path(".forebay/unlinked").c_str(), 12345, 12345), 0);
+  auto made = rig_.create("a");
+  ASSERT_TRUE(rig_.write(made->handle, made->right, 0, "text"));
+  ASSERT_TRUE(rig_.remove(rig_.root, "a"));
+  EXPECT_EQ(hidden_files(), 0u);
+  EXPECT_EQ(*rig_.read(made->handle, made->right, 0, 9), "text");
+  ASSERT_TRUE(rig_.close(made->handle, made->right));
+}
+
 }  // namespace
 }  // namespace forebay

@@ -110,6 +110,19 @@ TEST(Sealed, SaysWhatIsWrongWithAKeyFile) {
   EXPECT_EQ(SealKey::load_or_create(path_in(dir, "no/such/key")).error().code(), ENOENT);
 }
 
+TEST(Sealed, AKeyOfSomebodyElseIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
+  TempDir dir;
+  const std::string path = path_in(dir, "key");
+  std::ofstream(path) << std::string(32, 'k');
+  chmod(path.c_str(), 0600);
+  ASSERT_EQ(chown(path.c_str(), 12345, 12345), 0);
+  auto key = SealKey::load_or_create(path);
+  ASSERT_FALSE(key);
+  EXPECT_EQ(key.error().code(), EPERM);
+  EXPECT_NE(key.error().what().find("belongs to user 12345"), std::string::npos);
+}
+
 TEST(Sealed, ManyThreadsShareOneKey) {
   const SealKey key = SealKey::random();
   std::vector<std::jthread> threads;

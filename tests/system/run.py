@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """System tests: the real programs, as a user meets them. See README.md."""
 
+import ctypes
 import json
 import os
 import re
@@ -587,6 +588,50 @@ class Faults(Case):
         wait_for("the session's end", lambda: not self.status()["sessions"])
         export = self.status()["exports"][0]
         self.assertEqual((export["flights"], export["pool"]["in_use"]), (0, 0))
+
+    def test_a_file_size_limit_is_an_error_and_no_death(self):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4 * MIB, 4 * MIB))
+        self.good("start", self.data, preexec_fn=limit)
+        pid = self.published()["pid"]
+        self.bad(1, "File too large (EFBIG)", "put", self.random_file("big", 6 * MIB), "/big")
+        self.good("put", self.random_file("small", 3 * MIB), "/small")
+        self.assertEqual(self.status()["pid"], pid)
+        self.assertEqual(self.in_export(), ["small"])
+
+    def test_a_back_end_that_never_answers_does_not_keep_the_server(self):
+        server = subprocess.Popen([FOREBAYD, self.data, "--drain", "1s"], env=self.env,
+                                  stderr=subprocess.PIPE)
+        self.running.append(server)
+        wait_for("the server", lambda: self.forebay("status").code == 0)
+        threads = lambda: {int(t) for t in os.listdir(f"/proc/{server.pid}/task")}
+        before = threads()
+        self.good("ls")  # a listing is the pool's work, and starts its first thread
+        (tid,) = threads() - before
+        # That thread is stopped, as in a call that never returns.
+        libc = ctypes.CDLL(None, use_errno=True)
+        PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 0x4206, 0x4207, 0x40000000
+        if libc.ptrace(PTRACE_SEIZE, tid, 0, 0) != 0:
+            self.skipTest("ptrace is not allowed here: " + os.strerror(ctypes.get_errno()))
+        self.assertEqual(libc.ptrace(PTRACE_INTERRUPT, tid, 0, 0), 0)
+        os.waitpid(tid, WALL)
+        listing = self.background("ls", "--retry-for", "1s")
+        wait_for("the listing", lambda: self.status()["exports"][0]["flights"] == 1)
+        began = time.monotonic()
+        server.terminate()
+
+        def gone():
+            try:
+                os.waitpid(tid, WALL | os.WNOHANG)  # a traced thread is its tracer's to bury
+            except ChildProcessError:
+                pass
+            return server.poll() is not None
+
+        wait_for("the server's end", gone)
+        self.assertLess(time.monotonic() - began, 1 + 5 + 5)
+        self.assertEqual(server.returncode, 1)
+        self.assertIn(b"unanswered", server.stderr.read())
+        listing.communicate(timeout=SOON)
+        self.start()  # the run directory is free
 
     def test_stop_waits_for_what_is_under_way(self):
         self.start()
