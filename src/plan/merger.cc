@@ -44,11 +44,10 @@ class Brute final : public Merger {
   size_t size() const override { return items_.size(); }
 
   void take(Offset from, const RunLimits& limits, std::vector<Item>& out) override {
-    out.clear();
     const Item* first = lowest([&](const Item& i) { return i.offset >= from; });
     if (!first) first = lowest([](const Item&) { return true; });
     FOREBAY_ASSERT(first);
-    take_up(*first, limits, out);
+    take_around(Item(*first), limits, out);
   }
 
   void take_around(const Item& item, const RunLimits& limits, std::vector<Item>& out) override {
@@ -129,16 +128,13 @@ class Tree final : public Merger {
     lowest.offset = from;
     Place place = at_or_after(lowest);
     if (place.leaf == leaves_.end()) place = {leaves_.begin(), 0};
-    take_up(place, limits, out);
+    take_up(lowest_of_run(place, limits), limits, out);
   }
 
   void take_around(const Item& item, const RunLimits& limits, std::vector<Item>& out) override {
-    Place place = at_or_after(item);
+    const Place place = at_or_after(item);
     FOREBAY_ASSERT(place.leaf != leaves_.end() && place.item().slot == item.slot);
-    Run down(half(limits));
-    down.take(item);
-    for (Place below = place; step_down(below) && down.take(below.item());) place = below;
-    take_up(place, limits, out);
+    take_up(lowest_of_run(place, limits), limits, out);
   }
 
  private:
@@ -213,6 +209,13 @@ class Tree final : public Merger {
     --place.leaf;
     place.index = place.leaf->second.count - 1;
     return true;
+  }
+
+  Place lowest_of_run(Place place, const RunLimits& limits) {
+    Run down(half(limits));
+    down.take(place.item());
+    for (Place below = place; step_down(below) && down.take(below.item());) place = below;
+    return place;
   }
 
   // The run lies in order, so it is a range in each leaf that it meets.

@@ -8,7 +8,7 @@
 //    requests and goes to the end of the line; what it leaves of its quantum because it has no more
 //    spills over to the next. Within a queue batches go upward through the file from where the last
 //    one ended, then again from the lowest offset; a batch is a run of touching requests
-//    (merger.h), of whichever clients.
+//    (merger.h), of whichever clients, and of those below that came late.
 //
 // Where hbrr differs from the paper's:
 //  - there is no scheduling interval: nothing waits for a timer. Requests gather while the Store is
