@@ -143,6 +143,7 @@ bool Schedule::for_client(Batch& out) {
     }
     c.in_line = true;
     client_line_.push_back(&c);
+    tidy(c);
     const Slot slot = first_that_may(c, looks);
     if (slot == kNone) continue;
     const QueueId id = waiting_[slot].queue;
