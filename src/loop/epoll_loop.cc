@@ -176,6 +176,8 @@ bool EpollLoop::Impl::look_awake() {
 // True if there was something to do. Whoever is called may add and forget others.
 bool EpollLoop::Impl::poll_lively(bool may_rest) {
   bool any = false;
+  // The more there are, the sooner an idle one is a burden to the others.
+  const size_t most = std::max<size_t>(kLivelyTurns / (lively.size() + 1), 4);
   for (size_t i = 0; i < lively.size(); ++i) {
     Poller* const poller = lively[i].poller;
     if (!poller) continue;
@@ -183,7 +185,10 @@ bool EpollLoop::Impl::poll_lively(bool may_rest) {
     any = any || did;
     if (lively[i].poller != poller) continue;
     lively[i].idle = did ? 0 : lively[i].idle + may_rest;
-    if (lively[i].idle > kLivelyTurns && poller->rest()) lively[i].poller = nullptr;
+    if (lively[i].idle > most && poller->rest()) {
+      poller->lively_ = false;
+      lively[i].poller = nullptr;
+    }
   }
   std::erase_if(lively, [](const Lively& l) { return !l.poller; });
   return any;
@@ -295,13 +300,12 @@ void EpollLoop::watch(int fd, uint32_t events, Ready& ready, bool known) {
 }
 
 void EpollLoop::poll(Poller& poller) {
-  for (Impl::Lively& one : impl_->lively) {
-    if (one.poller == &poller) return void(one.idle = 0);
-  }
+  if (std::exchange(poller.lively_, true)) return;
   impl_->lively.push_back({&poller, 0});
 }
 
 void EpollLoop::forget(Poller& poller) {
+  if (!std::exchange(poller.lively_, false)) return;
   for (Impl::Lively& one : impl_->lively) {
     if (one.poller == &poller) one.poller = nullptr;
   }

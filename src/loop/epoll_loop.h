@@ -57,6 +57,10 @@ class EpollLoop final : public Loop {
 
    protected:
     ~Poller() = default;
+
+   private:
+    friend class EpollLoop;
+    bool lively_ = false;  // it is on the list of those that are looked at
   };
   void poll(Poller& poller);    // look at it from now on
   void forget(Poller& poller);  // not called any more

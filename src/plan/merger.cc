@@ -44,17 +44,18 @@ class Brute final : public Merger {
   size_t size() const override { return items_.size(); }
 
   void take(Offset from, const RunLimits& limits, std::vector<Item>& out) override {
-    out.clear();
     const Item* first = lowest([&](const Item& i) { return i.offset >= from; });
     if (!first) first = lowest([](const Item&) { return true; });
     FOREBAY_ASSERT(first);
-    take_up(*first, limits, out);
+    take_around({first->offset, first->slot}, limits, out);
   }
 
-  void take_around(const Item& item, const RunLimits& limits, std::vector<Item>& out) override {
+  void take_around(Which which, const RunLimits& limits, std::vector<Item>& out) override {
     out.clear();
+    const auto found = std::ranges::find(items_, which.slot, &Item::slot);
+    FOREBAY_ASSERT(found != items_.end());
     Run down(half(limits));
-    Item first = item;
+    Item first = *found;
     down.take(first);
     while (const Item* below = highest_below(first)) {
       if (!down.take(*below)) break;
@@ -116,29 +117,24 @@ class Tree final : public Merger {
  public:
   void insert(const Item& item) override {
     ++size_;
-    if (leaves_.empty()) return leaves_[key_of(item)].add(item);
-    auto leaf = leaf_for(item);
-    if (leaf->second.count == kLeaf) leaf = split(leaf, item);
-    leaf->second.add(item);
+    if (leaves_.empty()) leaves_.emplace(key_of(item), std::make_unique<Leaf>());
+    auto leaf = leaf_for(key_of(item));
+    if (leaf->second->count == kLeaf) leaf = split(leaf, key_of(item));
+    leaf->second->add(item);
   }
   size_t size() const override { return size_; }
 
   void take(Offset from, const RunLimits& limits, std::vector<Item>& out) override {
     FOREBAY_ASSERT(size_ > 0);
-    Item lowest;
-    lowest.offset = from;
-    Place place = at_or_after(lowest);
+    Place place = at_or_after({from.value, 0});
     if (place.leaf == leaves_.end()) place = {leaves_.begin(), 0};
-    take_up(place, limits, out);
+    take_up(lowest_of_run(place, limits), limits, out);
   }
 
-  void take_around(const Item& item, const RunLimits& limits, std::vector<Item>& out) override {
-    Place place = at_or_after(item);
-    FOREBAY_ASSERT(place.leaf != leaves_.end() && place.item().slot == item.slot);
-    Run down(half(limits));
-    down.take(item);
-    for (Place below = place; step_down(below) && down.take(below.item());) place = below;
-    take_up(place, limits, out);
+  void take_around(Which which, const RunLimits& limits, std::vector<Item>& out) override {
+    const Place place = at_or_after({which.offset.value, which.slot});
+    FOREBAY_ASSERT(place.leaf != leaves_.end() && place.item().slot == which.slot);
+    take_up(lowest_of_run(place, limits), limits, out);
   }
 
  private:
@@ -152,12 +148,12 @@ class Tree final : public Merger {
 
     Item* begin() { return items.data(); }
     Item* end() { return items.data() + count; }
-    Item* at_or_after(const Item& item) {
-      return std::lower_bound(begin(), end(), item,
-                              [](const Item& a, const Item& b) { return a.before(b); });
+    Item* at_or_after(Key key) {
+      return std::lower_bound(begin(), end(), key,
+                              [](const Item& a, Key b) { return key_of(a) < b; });
     }
     void add(const Item& item) {
-      Item* const place = at_or_after(item);
+      Item* const place = at_or_after(key_of(item));
       std::move_backward(place, end(), end() + 1);
       *place = item;
       ++count;
@@ -167,41 +163,44 @@ class Tree final : public Merger {
       count -= last - first;
     }
   };
-  using Leaves = std::map<Key, Leaf>;
+  // Apart from the leaves, so that a search goes through little memory.
+  using Leaves = std::map<Key, std::unique_ptr<Leaf>>;
 
   struct Place {
     Leaves::iterator leaf;
     uint32_t index;
-    const Item& item() const { return leaf->second.items[index]; }
+    const Item& item() const { return leaf->second->items[index]; }
   };
 
   // Where an item belongs. A lower one than all before makes the first leaf's key lower.
-  Leaves::iterator leaf_for(const Item& item) {
-    auto leaf = leaves_.upper_bound(key_of(item));
+  Leaves::iterator leaf_for(Key key) {
+    auto leaf = leaves_.upper_bound(key);
     if (leaf != leaves_.begin()) return std::prev(leaf);
     auto node = leaves_.extract(leaf);
-    node.key() = key_of(item);
+    node.key() = key;
     return leaves_.insert(leaves_.begin(), std::move(node));
   }
 
-  // Makes two of a full leaf; returns the one in which the item belongs.
-  Leaves::iterator split(Leaves::iterator leaf, const Item& item) {
-    Leaf& low = leaf->second;
-    const uint32_t half = kLeaf / 2;
-    const auto high = leaves_.emplace_hint(std::next(leaf), key_of(low.items[half]), Leaf{});
-    std::move(low.begin() + half, low.end(), high->second.begin());
-    high->second.count = low.count - half;
-    low.count = half;
-    return key_of(item) < high->first ? leaf : high;
+  // Makes two of a full leaf; returns the one in which the key belongs.
+  Leaves::iterator split(Leaves::iterator leaf, Key key) {
+    Leaf& low = *leaf->second;
+    constexpr uint32_t kHalf = kLeaf / 2;
+    auto made = std::make_unique<Leaf>();
+    std::move(low.begin() + kHalf, low.end(), made->begin());
+    made->count = low.count - kHalf;
+    low.count = kHalf;
+    const Key first = key_of(*made->begin());
+    const auto high = leaves_.emplace_hint(std::next(leaf), first, std::move(made));
+    return key < first ? leaf : high;
   }
 
-  Place at_or_after(const Item& item) {
-    auto leaf = leaves_.upper_bound(key_of(item));
+  Place at_or_after(Key key) {
+    auto leaf = leaves_.upper_bound(key);
     if (leaf != leaves_.begin()) {
       --leaf;
-      const auto index =
-          static_cast<uint32_t>(leaf->second.at_or_after(item) - leaf->second.begin());
-      if (index < leaf->second.count) return {leaf, index};
+      Leaf& found = *leaf->second;
+      const auto index = static_cast<uint32_t>(found.at_or_after(key) - found.begin());
+      if (index < found.count) return {leaf, index};
       ++leaf;
     }
     return {leaf, 0};
@@ -211,8 +210,15 @@ class Tree final : public Merger {
     if (place.index > 0) return --place.index, true;
     if (place.leaf == leaves_.begin()) return false;
     --place.leaf;
-    place.index = place.leaf->second.count - 1;
+    place.index = place.leaf->second->count - 1;
     return true;
+  }
+
+  Place lowest_of_run(Place place, const RunLimits& limits) {
+    Run down(half(limits));
+    down.take(place.item());
+    for (Place below = place; step_down(below) && down.take(below.item());) place = below;
+    return place;
   }
 
   // The run lies in order, so it is a range in each leaf that it meets.
@@ -220,7 +226,7 @@ class Tree final : public Merger {
     out.clear();
     Run run(limits);
     for (bool more = true; more && place.leaf != leaves_.end(); place.index = 0) {
-      Leaf& leaf = place.leaf->second;
+      Leaf& leaf = *place.leaf->second;
       uint32_t last = place.index;
       while (last < leaf.count && (more = run.take(leaf.items[last]))) {
         out.push_back(leaf.items[last++]);

@@ -64,12 +64,16 @@ class Merger {
   virtual size_t size() const = 0;
   bool empty() const { return size() == 0; }
 
-  // Takes out the run that begins with the lowest request at or after `from`, or with the lowest of
-  // all if there is none. Must not be empty. `out` is emptied first.
+  // Takes out the run around the lowest request at or after `from`, or around the lowest of all if
+  // there is none. Must not be empty. `out` is emptied first.
   virtual void take(Offset from, const RunLimits& limits, std::vector<Item>& out) = 0;
-  // Takes out a run that holds `item`, which must be pending: it begins with the neighbours below
-  // that lead up to it, as far as half of the limits, and goes on above it.
-  virtual void take_around(const Item& item, const RunLimits& limits, std::vector<Item>& out) = 0;
+  // Takes out the run around one request, which must be pending: it begins with the neighbours
+  // below that lead up to it, as far as half of the limits, and goes on above it.
+  struct Which {
+    Offset offset;
+    uint32_t slot;
+  };
+  virtual void take_around(Which which, const RunLimits& limits, std::vector<Item>& out) = 0;
 };
 
 }  // namespace forebay::plan

@@ -81,9 +81,9 @@ TEST_P(Mergers, SomeGoAlone) {
 
 TEST_P(Mergers, TakesWhatLeadsUpToOne) {
   for (uint32_t n = 0; n < 6; ++n) merger_->insert(item(n * 10 + (n > 3), 10, n));
-  merger_->take_around(item(20, 10, 2), {}, out_);
+  merger_->take_around({Offset(20), 2}, {}, out_);
   EXPECT_EQ(slots(out_), (Slots{0, 1, 2, 3}));
-  merger_->take_around(item(51, 10, 5), {.bytes = 10}, out_);
+  merger_->take_around({Offset(51), 5}, {.bytes = 10}, out_);
   EXPECT_EQ(slots(out_), (Slots{5})) << "the one that is asked for is in it, whatever the limits";
 }
 
@@ -118,7 +118,8 @@ TEST(Merger, TheTreeTakesWhatBruteForceTakes) {
       const RunLimits limits = random_limits(random);
       if (random() % 3 == 0) {
         const Item one = pending[random() % pending.size()];
-        tree->take_around(one, limits, a), brute->take_around(one, limits, b);
+        const Merger::Which which{one.offset, one.slot};
+        tree->take_around(which, limits, a), brute->take_around(which, limits, b);
         ASSERT_EQ(std::ranges::count(slots(a), one.slot), 1);
       } else {
         const Offset from(random() % span);

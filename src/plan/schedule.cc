@@ -61,7 +61,7 @@ void Schedule::add(const Descriptor& d) {
     return;
   }
   const Slot slot = enlist(d);
-  q.merger->insert(waiting_[slot].item);
+  q.merger->insert({d.bounds.offset, d.bounds.end(), d.bytes, slot, d.pieces});
   q.bytes += d.bytes;
   ++gathered_;
   line_up(d.queue);
@@ -137,16 +137,17 @@ bool Schedule::for_client(Batch& out) {
     Client& c = *client_line_.front();
     client_line_.pop_front();
     c.in_line = false;
-    if (c.oldest == kNone) {
+    if (c.waiting == 0) {
       forget_if_many(c);
       continue;
     }
     c.in_line = true;
     client_line_.push_back(&c);
+    tidy(c);
     const Slot slot = first_that_may(c, looks);
     if (slot == kNone) continue;
     const QueueId id = waiting_[slot].queue;
-    queues_[id].merger->take_around(waiting_[slot].item, options_.limits, run_);
+    queues_[id].merger->take_around({waiting_[slot].offset, slot}, options_.limits, run_);
     issue(id, out);
     return true;
   }
@@ -154,10 +155,10 @@ bool Schedule::for_client(Batch& out) {
 }
 
 Schedule::Slot Schedule::first_that_may(const Client& c, unsigned& looks) const {
-  Slot slot = c.oldest;
-  for (unsigned n = 0; slot != kNone && n < kLook && looks > 0; ++n, --looks) {
-    if (may_issue(queues_[waiting_[slot].queue])) return slot;
-    slot = waiting_[slot].newer;
+  for (const Ref ref : c.requests) {
+    if (!waits(ref)) continue;
+    if (may_issue(queues_[waiting_[ref.slot].queue])) return ref.slot;
+    if (--looks % kLook == 0) break;
   }
   return kNone;
 }
@@ -196,24 +197,31 @@ Schedule::Slot Schedule::enlist(const Descriptor& d) {
   const Slot slot = free_.back();
   free_.pop_back();
   Client& c = client(d.client);
-  waiting_[slot] = {{d.bounds.offset, d.bounds.end(), d.bytes, slot, d.pieces},
-                    d.id,
-                    d.queue,
-                    &c,
-                    c.newest,
-                    kNone};
-  if (c.newest != kNone) waiting_[c.newest].newer = slot;
-  c.newest = slot;
-  if (c.oldest == kNone) c.oldest = slot;
+  Waiting& w = waiting_[slot];
+  w.id = d.id;
+  w.offset = d.bounds.offset;
+  w.client = &c;
+  w.queue = d.queue;
+  ++c.waiting;
+  tidy(c);
+  c.requests.push_back({slot, w.use});
   return slot;
 }
 
 void Schedule::delist(Slot slot) {
   Waiting& w = waiting_[slot];
-  Client& c = *w.client;
-  (w.older == kNone ? c.oldest : waiting_[w.older].newer) = w.newer;
-  (w.newer == kNone ? c.newest : waiting_[w.newer].older) = w.older;
+  ++w.use;
+  --w.client->waiting;
   free_.push_back(slot);
+}
+
+// Drops what went out: from the front as it comes, and from all over where an old request that
+// stays keeps too much of it.
+void Schedule::tidy(Client& c) const {
+  while (!c.requests.empty() && !waits(c.requests.front())) c.requests.pop_front();
+  if (c.requests.size() > 2 * c.waiting + kLook) {
+    std::erase_if(c.requests, [this](Ref ref) { return !waits(ref); });
+  }
 }
 
 // Only one that is not in line: nothing points at it.

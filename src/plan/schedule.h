@@ -8,7 +8,7 @@
 //    requests and goes to the end of the line; what it leaves of its quantum because it has no more
 //    spills over to the next. Within a queue batches go upward through the file from where the last
 //    one ended, then again from the lowest offset; a batch is a run of touching requests
-//    (merger.h), of whichever clients.
+//    (merger.h), of whichever clients, and of those below that came late.
 //
 // Where hbrr differs from the paper's:
 //  - there is no scheduling interval: nothing waits for a timer. Requests gather while the Store is
@@ -109,17 +109,23 @@ class Schedule {
   // way is not made anew for each.
   static constexpr size_t kKeptClients = 1024;
 
+  // A request by its slot; `use` tells it from a later one in the same slot.
+  struct Ref {
+    Slot slot;
+    uint32_t use;
+  };
   struct Client {
     uint64_t id = 0;
-    Slot oldest = kNone, newest = kNone;
+    std::deque<Ref> requests;  // in the order of arrival; those that went out are skipped
+    size_t waiting = 0;
     bool in_line = false;
   };
   struct Waiting {  // a request in a merger
-    Item item;
-    uint64_t id;
-    QueueId queue;
-    Client* client;
-    Slot older, newer;  // of the same client
+    uint64_t id = 0;
+    Offset offset;
+    Client* client = nullptr;
+    QueueId queue = 0;
+    uint32_t use = 0;  // changes when it goes out
   };
   struct Queue {
     std::unique_ptr<Merger> merger;
@@ -138,6 +144,8 @@ class Schedule {
   bool oldest_first(Batch& out);
   bool from_line(Batch& out);
   bool for_client(Batch& out);
+  bool waits(Ref ref) const { return waiting_[ref.slot].use == ref.use; }
+  void tidy(Client& client) const;
   Slot first_that_may(const Client& client, unsigned& looks) const;
   void issue(QueueId id, Batch& out);
   Client& client(uint64_t id);

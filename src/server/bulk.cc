@@ -61,8 +61,11 @@ BulkFlight::Chunk* BulkFlight::ready_chunk() {
 }
 
 bool BulkFlight::furnish(Chunk& chunk) {
+  const auto idle_with_room = [](const Chunk& c) { return c.state == State::idle && c.room; };
   if (spare_) {
     chunk.room = std::move(spare_);
+  } else if (auto other = std::ranges::find_if(chunks_, idle_with_room); other != chunks_.end()) {
+    chunk.room = std::move(other->room);
   } else if (!ordered_) {
     chunk.room = Room(session_->area(), pool().try_take());
     if (!chunk.room && owned() == 0) order_buffer();
@@ -72,14 +75,16 @@ bool BulkFlight::furnish(Chunk& chunk) {
 
 void BulkFlight::order_buffer() {
   ordered_ = session_->area();
-  ticket_ = pool().take([me = self<BulkFlight>(), area = session_->area()](Buffer buffer) {
+  const uint64_t order = ++orders_;
+  ticket_ = pool().take([me = self<BulkFlight>(), area = session_->area(), order](Buffer buffer) {
     Room room(area, std::move(buffer));
-    me->loop().post([me, held = std::move(room)]() mutable { me->got_buffer(std::move(held)); });
+    me->loop().post(
+        [me, order, held = std::move(room)]() mutable { me->got_buffer(order, std::move(held)); });
   });
 }
 
-void BulkFlight::got_buffer(Room room) {
-  if (!ordered_ || *ordered_ != room.area()) return;  // the order was cancelled
+void BulkFlight::got_buffer(uint64_t order, Room room) {
+  if (!ordered_ || order != orders_) return;  // the order was cancelled
   ordered_.reset();
   if (answered()) return;
   touch();
@@ -154,7 +159,10 @@ void BulkFlight::let_go() {
   cancel_order();
   spare_.release();
   for (Chunk& chunk : chunks_) {
-    if (chunk.state != State::storing) chunk.room.release();
+    // The client may yet put bytes where it was asked to: until it has, or its connection is gone,
+    // the place is not another's.
+    const bool asked = chunk.state == State::pulled && chunk.room.area();
+    if (chunk.state != State::storing && !asked) chunk.room.release();
   }
 }
 

@@ -107,13 +107,13 @@ class BulkFlight : public Flight {
   unsigned owned() const;
   BufferPool& pool() const;
   void order_buffer();
-  void got_buffer(Room room);
+  void got_buffer(uint64_t order, Room room);
   void cancel_order();
 
   std::optional<ExtentCursor> cursor_;
   // A buffer on order, and from where; and one that has come and is nobody's yet.
   std::optional<std::shared_ptr<BufferPool>> ordered_;
-  uint64_t ticket_ = 0;
+  uint64_t ticket_ = 0, orders_ = 0;
   Room spare_;
   bool advancing_ = false, again_ = false;
 };

@@ -110,8 +110,10 @@ Memory Session::take_data(wire::Bytes message, uint32_t payload) {
   if (!data) return refuse(std::move(data).error(), payload);
   if (pulls_.empty()) return refuse(Error(EPROTO, "data that was not asked for"), payload);
   const wire::Pull& pull = pulls_.front().pull;
+  const bool in_area = pull.area != wire::kNoArea;
   if (data->id != pull.id || data->part != pull.part || data->position != pull.position ||
-      data->area != pull.area || payload + data->length != pull.length) {
+      data->area != pull.area || payload != (in_area ? 0 : pull.length) ||
+      data->length != (in_area ? pull.length : 0)) {
     return refuse(Error(EPROTO, fmt::format("data of {} bytes at {} of request {}, slot {}, where "
                                             "{} bytes at {} of request {}, slot {}, were due",
                                             payload + data->length, data->position,
@@ -119,7 +121,7 @@ Memory Session::take_data(wire::Bytes message, uint32_t payload) {
                                             pull.position, pull.id.sequence, pull.id.slot)),
                   payload);
   }
-  if (pull.area != wire::kNoArea) return pulled(), Memory{};
+  if (in_area) return pulled(), Memory{};
   landing_ = Landing::pulled;
   Memory memory = pulls_.front().flight->landing(pull);
   return memory.shape.empty() ? sink(payload) : memory;
@@ -129,6 +131,7 @@ Memory Session::take_data(wire::Bytes message, uint32_t payload) {
 Memory Session::take_back(wire::Bytes message, uint32_t payload) {
   Result<wire::Taken> taken = wire::decode_taken(message);
   if (!taken) return refuse(std::move(taken).error(), payload);
+  if (payload != 0) return refuse(Error(EPROTO, "a payload where there is none"), payload);
   const auto found = given_.find(taken->area);
   if (found == given_.end()) return refuse(Error(EPROTO, "took what was not given"), payload);
   Connection::Sent sent = std::move(found->second.sent);

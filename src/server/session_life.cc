@@ -52,6 +52,7 @@ void Session::detach(const Error& why) {
   connection_.reset();  // before flights give back the buffers that it reads into and sends from
   const auto area = std::move(area_);  // until those who wait for a buffer of it have been told
   area_.reset();
+  region_.reset();
   given_.clear();
   pulls_.clear();
   incoming_.reset();

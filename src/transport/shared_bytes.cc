@@ -239,10 +239,10 @@ class SharedBytes final : public ByteStream, public FdUser {
     shared::Offer offer;
     Result<Fd> memory = shared::receive_with(watch_->fd(), &offer, sizeof offer);
     if (!memory) return std::move(memory).error();
-    if (offer.magic != shared::kMagic) return Error(EPROTO);
     shared::Answer answer;
     Fd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     Result<std::shared_ptr<SharedRegion>> region = adopt(std::move(*memory), offer);
+    if (offer.magic != shared::kMagic) return Error(EPROTO);
     if (!bell) region = Error(errno, "no eventfd");
     if (!region) {
       log::info("a client's shared memory is refused: {}", region.error().message());
@@ -259,8 +259,11 @@ class SharedBytes final : public ByteStream, public FdUser {
 
   Result<std::shared_ptr<SharedRegion>> adopt(Fd memory, const shared::Offer& offer) const {
     if (!memory) return Error(EINVAL, "no memory came with the offer");
-    if (offer.area > max_area_) return Error(E2BIG, "the area is larger than the server allows");
-    return SharedRegion::adopt(std::move(memory), {offer.ring, offer.area});
+    auto region = SharedRegion::adopt(std::move(memory), {offer.ring, offer.area});
+    if (region && offer.area > max_area_) {
+      return Error(E2BIG, "the area is larger than the server allows");
+    }
+    return region;
   }
 
   Loop* loop_ = nullptr;

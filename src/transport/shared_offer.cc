@@ -2,7 +2,9 @@
 
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "transport/shared_bytes.h"
 
@@ -12,9 +14,12 @@ namespace shared {
 
 namespace {
 
+constexpr int kMostClosers = 16;
+std::atomic<int> closers{0};
+
 union Control {  // aligned as the kernel wants it
   cmsghdr header;
-  char bytes[CMSG_SPACE(4 * sizeof(int))];
+  char bytes[CMSG_SPACE(sizeof(int))];
 };
 
 }  // namespace
@@ -47,23 +52,29 @@ Result<Fd> receive_with(int socket, void* bytes, size_t size) {
   message.msg_iov = &piece;
   message.msg_iovlen = 1;
   message.msg_control = control.bytes;
-  message.msg_controllen = sizeof control.bytes;
+  // The kernel drops what does not fit.
+  message.msg_controllen = closers.load() < kMostClosers ? CMSG_LEN(sizeof(int)) : 0;
   const ssize_t n = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n < 0) return Error(errno);
   if (n == 0) return Error(ECONNRESET, "closed by peer");
   Fd first;
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) {
-      int fd;
-      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-      Fd owned(fd);  // closes those that were not asked for
-      if (!first) first = std::move(owned);
-    }
+    if (c->cmsg_len < CMSG_LEN(sizeof(int)) || first) continue;
+    int fd;
+    std::memcpy(&fd, CMSG_DATA(c), sizeof fd);
+    first = Fd(fd);
   }
   if (static_cast<size_t>(n) != size) return Error(EPROTO, "shared memory: half a message");
   return first;
+}
+
+void close_elsewhere(Fd descriptor) {
+  ++closers;
+  std::thread([held = std::move(descriptor)]() mutable {
+    held.reset();
+    --closers;
+  }).detach();
 }
 
 }  // namespace shared

@@ -35,4 +35,9 @@ Result<void> send_with(int socket, const void* bytes, size_t size, int descripto
 // part is EPROTO, because it was sent in one piece.
 Result<Fd> receive_with(int socket, void* bytes, size_t size);
 
+// Closes a descriptor of unknown kind, which may take as long as its sender likes (one of a file
+// system of its own), on a thread of its own. There are few of those at a time: while all are busy,
+// receive_with() lets the kernel drop what comes.
+void close_elsewhere(Fd descriptor);
+
 }  // namespace forebay::shared

@@ -1,8 +1,12 @@
 #include "transport/shared_region.h"
 
+#include "transport/shared_offer.h"
+
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <bit>
@@ -44,10 +48,22 @@ Result<std::shared_ptr<SharedRegion>> SharedRegion::create(const Layout& layout)
 }
 
 Result<std::shared_ptr<SharedRegion>> SharedRegion::adopt(Fd memory, const Layout& layout) {
-  if (!sane(layout)) return Error(EINVAL, "shared memory: sizes that cannot be");
+  // The first question, because it asks no file system: a descriptor of a client's own file system
+  // could make us wait for the client, even to close it.
   const int seals = ::fcntl(memory.get(), F_GET_SEALS);
-  if (seals < 0) return failed("not a memfd");
+  if (seals < 0) {
+    Error error = failed("not a memfd");
+    shared::close_elsewhere(std::move(memory));
+    return error;
+  }
+  if (!sane(layout)) return Error(EINVAL, "shared memory: sizes that cannot be");
   if ((seals & F_SEAL_SHRINK) == 0) return Error(EINVAL, "shared memory: it is not sealed");
+  // Huge pages are a memfd's too, and touching one that is not there is SIGBUS.
+  struct statfs fs;
+  if (::fstatfs(memory.get(), &fs) != 0) return failed("fstatfs");
+  if (static_cast<unsigned long>(fs.f_type) != TMPFS_MAGIC) {
+    return Error(EINVAL, "shared memory: not of ordinary pages");
+  }
   struct stat st;
   if (::fstat(memory.get(), &st) != 0) return failed("fstat");
   if (static_cast<uint64_t>(st.st_size) != layout.bytes()) {
@@ -78,14 +94,6 @@ std::span<std::byte> SharedRegion::ring_to_client() const {
 
 std::span<std::byte> SharedRegion::area() const {
   return {base_ + kPage + 2 * uint64_t(layout_.ring), layout_.area};
-}
-
-void SharedRegion::cut_area() {
-  const std::span<std::byte> all = area();
-  if (all.empty()) return;
-  void* const at = ::mmap(all.data(), all.size(), PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  FOREBAY_ASSERT(at == all.data(), "no memory to cut a client's area off");
 }
 
 }  // namespace forebay

@@ -5,7 +5,9 @@
 //
 // The client makes it, so it is the client's memory; sealed, so that nobody can shrink it under the
 // other's feet. Its pages become resident as they are touched. What lies in it may change at any
-// time: the server uses bytes of the area as data only, and its own places in the rings only.
+// time: the server uses bytes of the area as data only, and its own places in the rings only. (A
+// client that punches holes into it on a machine without memory left can still fault whoever
+// touches them.)
 //
 // Threads: any may hold it and touch the area; the rings belong to the two ends of the connection.
 #pragma once
@@ -47,10 +49,6 @@ class SharedRegion {
   std::span<std::byte> ring_to_server() const;
   std::span<std::byte> ring_to_client() const;
   std::span<std::byte> area() const;
-
-  // Puts private memory in the place of the area: whatever a system call that is still under way
-  // puts there, the other process does not see it any more.
-  void cut_area();
 
  private:
   SharedRegion(Fd memory, const Layout& layout, std::byte* base)

@@ -75,6 +75,7 @@ std::vector<Subject> remote_subjects();
 // The same store under a decorator that must not be noticed.
 Subject under_trace(Subject subject);
 Subject under_idle_faults(Subject subject);
+Subject under_scheduler(Subject subject);
 
 // All cases, and each part.
 std::vector<Case> cases();

@@ -1,6 +1,7 @@
 // Where every store enters the suite.
 #include "conformance.h"
 #include "core/clock.h"
+#include "server/scheduled_store.h"
 #include "store/fault.h"
 #include "store/trace.h"
 
@@ -28,6 +29,15 @@ Subject under_trace(Subject subject) {
 Subject under_idle_faults(Subject subject) {
   return decorated(std::move(subject), "_unfaulted", [](std::unique_ptr<Store> store) {
     return std::make_unique<FaultStore>(std::move(store));
+  });
+}
+
+// Merges what several threads do at once; the remote subjects merge what one client sends at once.
+Subject under_scheduler(Subject subject) {
+  const auto pool = std::make_shared<BufferPool>(1_MiB, 64_KiB);
+  return decorated(std::move(subject), "_scheduled", [pool](std::unique_ptr<Store> store) {
+    return std::make_unique<server::ScheduledStore>(
+        std::move(store), SchedulerOptions{.policy = SchedulerOptions::Policy::hbrr}, *pool);
   });
 }
 

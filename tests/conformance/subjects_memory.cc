@@ -44,7 +44,7 @@ std::vector<Subject> memory_subjects() {
                       {Feature::others, "null lets everybody do everything"},
                       {Feature::xattr, "null keeps names and sizes only"},
                       {Feature::fallocate, "null keeps names and sizes only"}}};
-  return {memory, under_trace(memory), under_idle_faults(memory),
+  return {memory, under_trace(memory), under_idle_faults(memory), under_scheduler(memory),
           null,   under_trace(null),   under_idle_faults(null)};
 }
 

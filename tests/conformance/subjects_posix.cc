@@ -66,7 +66,7 @@ std::vector<Subject> posix_subjects() {
   Subject by_pool = subject("posix_pool", pool);
   // `posix` fails every call; these differ from it in little, and each run makes many files.
   by_path.every_call = by_pool.every_call = 8;
-  return {subject("posix", {}), by_path, by_pool};
+  return {subject("posix", {}), by_path, by_pool, under_scheduler(by_pool)};
 }
 
 }  // namespace forebay::conformance

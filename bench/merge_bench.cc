@@ -1,0 +1,123 @@
+#include "bench/merge_bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <random>
+
+#include "plan/schedule.h"
+
+namespace forebay::bench {
+
+namespace {
+
+constexpr uint64_t kLength = 4096;
+constexpr size_t kClients = 64;
+
+// Offsets in random order, every second block of the file: disjoint, and none touches another.
+std::vector<uint64_t> offsets(size_t count, uint64_t seed) {
+  std::vector<uint64_t> all(count);
+  std::iota(all.begin(), all.end(), uint64_t{0});
+  std::ranges::shuffle(all, std::mt19937_64(seed));
+  for (uint64_t& one : all) one *= 2 * kLength;
+  return all;
+}
+
+// Small numbers are repeated, so that the clock is not what is measured.
+size_t repeats(size_t pending) {
+  return std::max<size_t>(1, 20000 / pending);
+}
+
+struct Load {
+  std::vector<uint64_t> at;
+  std::vector<uint8_t> seen;
+
+  // All in, then all out.
+  bool pass(plan::Schedule& schedule, plan::Schedule::Batch& batch) {
+    for (size_t i = 0; i < at.size(); ++i) {
+      schedule.add({.id = i,
+                    .queue = 0,
+                    .write = true,
+                    .client = i % kClients,
+                    .bounds = {Offset(at[i]), Length(kLength)},
+                    .bytes = kLength});
+    }
+    size_t out = 0;
+    while (schedule.next(batch)) {
+      for (const uint64_t id : batch.ids) ++seen[id];
+      out += batch.ids.size();
+      schedule.ended(batch.queue);
+    }
+    return out == at.size();
+  }
+};
+
+}  // namespace
+
+double merge_cost(plan::Merger::Kind kind, size_t pending, uint64_t seed, bool& verified) {
+  Load load{offsets(pending, seed), std::vector<uint8_t>(pending)};
+  const size_t times = repeats(pending);
+  plan::Schedule schedule({.merger = kind});
+  plan::Schedule::Batch batch;
+  const auto begin = std::chrono::steady_clock::now();
+  for (size_t i = 0; i < times; ++i) {
+    std::ranges::fill(load.seen, uint8_t{0});
+    verified &= load.pass(schedule, batch);
+  }
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
+  verified &= std::ranges::all_of(load.seen, [](uint8_t n) { return n == 1; });
+  return took.count() / static_cast<double>(times * pending);
+}
+
+MergeCosts measure_merging(unsigned rounds) {
+  using Kind = plan::Merger::Kind;
+  constexpr size_t kMostBrute = 10000;
+  MergeCosts costs;
+  for (const size_t pending : {10, 30, 100, 300, 1000, 10000, 100000, 1000000}) {
+    std::vector<double> tree, brute;
+    for (unsigned i = 0; i < rounds; ++i) {
+      tree.push_back(merge_cost(Kind::tree, pending, i, costs.verified));
+      if (pending > kMostBrute) continue;
+      brute.push_back(merge_cost(Kind::brute, pending, i, costs.verified));
+    }
+    const double by_brute = brute.empty() ? 0 : median(brute);
+    costs.lines.push_back({pending, median(tree), by_brute});
+    if (by_brute > 0 && by_brute < costs.lines.back().tree_us) costs.crossover = 0;
+    if (by_brute > costs.lines.back().tree_us && costs.crossover == 0) costs.crossover = pending;
+  }
+  return costs;
+}
+
+std::string MergeCosts::table() const {
+  std::string out = fmt::format("{:>10} {:>12} {:>12}\n", "pending", "tree us", "brute us");
+  for (const Line& line : lines) {
+    out += fmt::format("{:>10} {:>12.3f} {:>12}\n", line.pending, line.tree_us,
+                       line.brute_us > 0 ? fmt::format("{:.3f}", line.brute_us) : "-");
+  }
+  return out + fmt::format("the tree is cheaper from {} pending on\n", crossover);
+}
+
+Row merge_1m() {
+  constexpr double kFloor = 3;  // us
+  const MergeCosts costs = measure_merging();
+  const double ours = costs.lines.back().tree_us;
+  fmt::print(stderr, "{}", costs.table());
+  Row row;
+  row.id = "merge-1m";
+  row.what = fmt::format(
+      "insert, merge and issue one request with 1,000,000 pending (brute force is cheaper below "
+      "{})",
+      costs.crossover);
+  row.ours = ours;
+  row.against = "3 us";
+  row.theirs = kFloor;
+  row.ratio = kFloor / ours;
+  row.unit = "us";
+  row.verified = costs.verified;
+  row.at_least = 1;
+  return row;
+}
+
+}  // namespace forebay::bench
