@@ -38,7 +38,8 @@ unsigned BulkFlight::count(State state) const {
 }
 
 bool BulkFlight::waits_for_client() const {
-  return Flight::waits_for_client() || count(State::pulled) > 0 || count(State::sending) > 0;
+  return Flight::waits_for_client() || count(State::pulled) > 0 || count(State::lost) > 0 ||
+         count(State::sending) > 0;
 }
 
 unsigned BulkFlight::owned() const {

@@ -26,6 +26,8 @@ class ServerThread {
     auto faulty = std::make_unique<FaultStore>(std::make_unique<MemoryStore>(options));
     faults_ = faulty.get();
     ExportOptions exported;
+    exported.scheduler.policy =
+        SchedulerOptions::Policy::fifo;  // what is held holds nothing else up
     exported.name = "data";
     exported.chunk = 64_KiB;
     exported.pool = 1_MiB;
