@@ -177,11 +177,10 @@ TEST(Stop, FinishesWhatHasBegunAndNothingElse) {
 // Data arrives in pieces: a stop may come while the connection writes into a buffer.
 TEST(Stop, WithHalfAPayloadOnItsWay) {
   SimOptions slow;
-  slow.delay_min = 1ms;
-  slow.delay_max = 10ms;
-  slow.pieces_max = 8;
+  slow.delay_min = slow.delay_max = 1ms;
+  slow.window = 2_KiB;  // an eighth of a chunk
   const uint64_t seed = test_seed();
-  for (int moment = 0; moment < 60; ++moment) {
+  for (int moment = 0; moment < 40; ++moment) {
     SimServer sim(seed + static_cast<uint64_t>(moment), {}, SimServer::small(), slow);
     auto c = sim.client();
     const OpenFile f = create(*c, "f");
