@@ -56,7 +56,7 @@ class EpollLoop final : public Loop {
     virtual bool rest() = 0;  // false: there is something to do, look again
 
    protected:
-    ~Poller() = default;
+    virtual ~Poller() = default;
 
    private:
     friend class EpollLoop;

@@ -51,7 +51,9 @@ class ByteStream {
   virtual void shut() = 0;
 
   virtual int descriptor() const { return -1; }  // as Connection::descriptor()
-  virtual std::shared_ptr<SharedRegion> shared() const { return nullptr; }  // as Connection::shared()
+  virtual std::shared_ptr<SharedRegion> shared() const {
+    return nullptr;
+  }  // as Connection::shared()
 };
 
 }  // namespace forebay

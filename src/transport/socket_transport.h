@@ -25,7 +25,8 @@ struct SocketOptions {
   mode_t unix_mode = 0666;
   // TCP: a peer whose machine or network died is noticed after about so long.
   Duration tcp_dead_after = std::chrono::seconds(60);
-  // Unix: a client offers to share memory with an area of so many bytes for bulk data; 0: it does not.
+  // Unix: a client offers to share memory with an area of so many bytes for bulk data; 0: it does
+  // not.
   uint64_t shared_area = 0;
   // Unix: a server takes offers up to so many.
   uint64_t max_shared_area = uint64_t(1) << 30;
