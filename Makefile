@@ -34,6 +34,7 @@ test: deps-test
 
 bench: build
 	@build/bin/forebay bench base
+	@build/bin/forebay bench forward
 
 tidy: deps-tidy
 	@tools/configure release

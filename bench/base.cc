@@ -255,9 +255,7 @@ Row memory(const Bed& bed) {
 
 void run_rows(const BenchOptions& options, const std::string& scratch, Report& report) {
   const auto add = [&](const std::string& id, const std::function<Row()>& measured) {
-    if (!wanted(options, id)) return;
-    fmt::print(stderr, "bench: {} ...\n", id);
-    report.rows.push_back(measured());
+    add_row(options, report, id, measured);
   };
   const Socket kinds[] = {Socket::unix_socket, Socket::tcp};
   {

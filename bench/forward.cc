@@ -269,9 +269,7 @@ Row small_row(const Bed& bed, const BenchOptions& options, const SmallSpec& spec
 
 void run_rows(const BenchOptions& options, const std::string& scratch, Report& report) {
   const auto add = [&](const std::string& id, const std::function<Row()>& measured) {
-    if (!wanted(options, id)) return;
-    fmt::print(stderr, "bench: {} ...\n", id);
-    report.rows.push_back(measured());
+    add_row(options, report, id, measured);
   };
   double most_memory = 0;
   const auto streams = [&](const Bed& bed, const std::vector<StreamSpec>& specs) {
@@ -306,7 +304,7 @@ void run_rows(const BenchOptions& options, const std::string& scratch, Report& r
   if (most_memory == 0 || !wanted(options, "memory")) return;
   Row row;
   row.id = "memory";
-  row.what = "the server's anonymous resident memory after the above";
+  row.what = "the server's anonymous resident memory after each of the above, the most";
   row.against = "the configured pool and 64 MiB";
   row.ours = most_memory / 1e6, row.theirs = static_cast<double>(kPool + 64_MiB) / 1e6;
   row.ratio = row.theirs / row.ours;

@@ -61,6 +61,13 @@ void raise_descriptors() {
 
 }  // namespace
 
+void add_row(const BenchOptions& options, Report& report, const std::string& id,
+             const std::function<Row()>& measured) {
+  if (!wanted(options, id)) return;
+  fmt::print(stderr, "bench: {} ...\n", id);
+  report.rows.push_back(measured());
+}
+
 void remove_scratch(const std::string& folder) {
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);

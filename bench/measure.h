@@ -52,6 +52,10 @@ double anonymous_bytes(pid_t pid);  // resident, of a process
 // Is the row asked for?
 bool wanted(const BenchOptions& options, const std::string& id);
 
+// Measures a row if it is asked for, and says so meanwhile.
+void add_row(const BenchOptions& options, Report& report, const std::string& id,
+             const std::function<Row()>& measured);
+
 void remove_scratch(const std::string& folder);
 
 // Makes a scratch folder, runs the suite in it, prints its report, and leaves nothing behind.

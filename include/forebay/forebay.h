@@ -143,7 +143,8 @@ int fb_close(fb_file* file);
 
 // Advice for one file. EINVAL for an unknown key (fb_error() names the nearest known one) or a
 // value that the key does not have. Keys:
-//   job           any text up to 255 bytes, for the server's accounting
+//   job           any text up to 255 bytes; it goes no further than this process as yet: the server
+//                 shows the job of the connection (SLURM_JOB_ID)
 //   write_behind  on, off: may writes be acknowledged before they are in the file system? The
 //                 default is off; on is ENOTSUP while the server cannot do it.
 int fb_set_hint(fb_file* file, const char* key, const char* value);

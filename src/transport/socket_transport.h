@@ -1,9 +1,10 @@
 // SocketTransport: frames over TCP and Unix sockets, on loops that are EpollLoops.
 //
-// A small frame costs its sender one system call, tried inside send(), and its receiver three: the
-// reactor's wait, one receive and one epoll_ctl. Messages are received into a small buffer per
-// connection; payloads straight into the memory that the handler names. Frames that a handler sends
-// while it is being called go out together when it returns.
+// A small frame costs its sender one system call, tried inside send(), and its receiver two: the
+// loop's wait and one receive; through shared memory (shared_bytes.h) none while both ends are
+// awake. Messages are received into a small buffer per connection; payloads straight into the
+// memory that the handler names. Frames that a handler sends while it is being called go out
+// together when it returns.
 //
 // The transport itself holds only options: connections, listeners and connects under way do not
 // need it any more and must be gone before their loop is. A loop destroyed first drops a connect
