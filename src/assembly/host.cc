@@ -34,6 +34,7 @@ Result<void> ServerHost::build(const Config& config, std::function<void()> on_st
   std::vector<Loop*> loops;
   for (unsigned i = 0; i < std::max(1u, wanted); ++i) {
     workers_.push_back(std::make_unique<EpollLoop>());
+    workers_.back()->share_core();
     loops.push_back(workers_.back().get());
   }
   ServerOptions options = server_options(config.server);

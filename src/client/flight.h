@@ -40,6 +40,8 @@ struct Session::Flight {
   bool sent_before = false;  // over a connection that was lost
   Extents list;              // a long file side, whose blocks the server pulls
   std::unique_ptr<Parts> parts;
+  std::vector<FlightRef> members;  // of a joint: the requests that it is made of
+  bool alone = false;              // never to be joined with others
   std::optional<Result<Reply>> result;
 
   bool may_have_begun() const {

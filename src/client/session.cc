@@ -45,7 +45,7 @@ void Session::submit(Request&& request, Completion&& done, bool background) {
   }
   queue_.push_back(std::move(flight));
   if (link_.up()) {
-    pump();
+    delivering_ ? pump_soon() : pump();
   } else if (first) {
     link_.want();
   }
@@ -85,10 +85,19 @@ bool Session::must_wait(const Request& r) const {
 void Session::pump() {
   while (link_.up() && !in_parts_ && !queue_.empty() && !free_slots_.empty() &&
          !must_wait(queue_.front()->message.request)) {
-    FlightRef flight = std::move(queue_.front());
-    queue_.pop_front();
-    issue(std::move(flight));
+    issue(next_flight());
   }
+}
+
+// When everything that has arrived is delivered.
+void Session::pump_soon() {
+  if (queue_.empty() || std::exchange(pump_posted_, true)) return;
+  loop_.post([weak = std::weak_ptr<Session*>(alive_)] {
+    const auto session = weak.lock();
+    if (!session) return;
+    (*session)->pump_posted_ = false;
+    (*session)->pump();
+  });
 }
 
 // ---- Ending ----
@@ -105,14 +114,16 @@ void Session::finish(uint16_t slot) {
   reads_ -= flight->message.request.op == Op::read;
   if (flight->message.eager) eager_left_ += flight->total;
   if (flight->parts) in_parts_ = false;
-  if (goes_on(*flight)) {
+  if (!flight->members.empty() && !*flight->result) {
+    part_joint(std::move(flight));
+  } else if (goes_on(*flight)) {
     flight->result.reset();
     queue_.push_front(std::move(flight));
-    return pump();
+  } else {
+    Flight& done = *flight;
+    complete(std::move(flight), std::move(*done.result));
   }
-  Flight& done = *flight;
-  complete(std::move(flight), std::move(*done.result));
-  pump();
+  delivering_ ? pump_soon() : pump();
 }
 
 // Is there another part to do? If not, flight.result is that of the whole.
@@ -134,6 +145,14 @@ bool Session::goes_on(Flight& flight) {
 }
 
 void Session::complete(FlightRef flight, Result<Reply>&& result) {
+  if (!flight->members.empty()) {
+    for (FlightRef& member : std::exchange(flight->members, {})) {
+      Result<Reply> own = result;
+      if (own) own->count = member->message.request.file.total().value;
+      complete(std::move(member), std::move(own));
+    }
+    return;
+  }
   --live_;
   background_ -= flight->background;
   flight->done(std::move(result));

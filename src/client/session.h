@@ -15,6 +15,12 @@
 //  - the link gave up: everything fails, with outcome_unknown what may have changed something.
 // So requests are sent, and sent again, in the order of submission.
 //
+// Joints: small writes of one file that wait at the same time, disjoint and one after another in
+// the queue, travel as one request (paper 1, section III.B, merges at the server only; a list of
+// pieces costs both ends as much as one piece does). They wait at the same time because what
+// completions submit is sent when all that has arrived is delivered. If a joint fails each of its
+// requests is sent again alone and has its own result.
+//
 // Invariants:
 //  1. A flight is completed once, and only when no send of its memory is under way.
 //  2. Eager bytes of the flights in slots are within the credit that the server gave.
@@ -79,6 +85,11 @@ class Session final : private Link::User {
 
   // Sending.
   void pump();
+  void pump_soon();
+  FlightRef next_flight();
+  FlightRef join(size_t count);
+  size_t joinable() const;
+  bool joins(const Flight& first, const Flight& next) const;
   bool must_wait(const Request& request) const;
   void issue(FlightRef flight);
   void shape(Flight& flight);
@@ -87,6 +98,7 @@ class Session final : private Link::User {
   void resend();
 
   // Receiving.
+  Result<Memory> dispatch(const wire::FrameHeader& header, std::span<const std::byte> message);
   Result<Flight*> find(const wire::RequestId& id);
   Result<Memory> on_reply(std::span<const std::byte> message, uint32_t payload);
   Result<Memory> on_data(std::span<const std::byte> message, uint32_t payload);
@@ -100,6 +112,7 @@ class Session final : private Link::User {
   void answered(Flight& flight, Result<Reply>&& result);
   void finish(uint16_t slot);
   bool goes_on(Flight& flight);
+  void part_joint(FlightRef joint);
   void complete(FlightRef flight, Result<Reply>&& result);
   void cancel(uint64_t number);
   std::vector<FlightRef> take_slots();
@@ -112,7 +125,9 @@ class Session final : private Link::User {
   std::vector<Slot> slots_;
   std::vector<uint16_t> free_slots_;
   std::deque<FlightRef> queue_;
-  bool in_parts_ = false;  // a request that was cut is in a slot
+  bool in_parts_ = false;    // a request that was cut is in a slot
+  bool delivering_ = false;  // frames: what is submitted meanwhile may wait for more
+  bool pump_posted_ = false;
   size_t live_ = 0, background_ = 0;
   size_t reads_ = 0;  // in slots
   uint64_t submitted_ = 0, transmitted_ = 0;

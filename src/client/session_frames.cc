@@ -111,6 +111,14 @@ void Session::resend() {
 
 Result<Memory> Session::on_frame(const wire::FrameHeader& header,
                                  std::span<const std::byte> message) {
+  delivering_ = true;
+  Result<Memory> taken = dispatch(header, message);
+  delivering_ = false;
+  return taken;
+}
+
+Result<Memory> Session::dispatch(const wire::FrameHeader& header,
+                                 std::span<const std::byte> message) {
   switch (header.type) {
     case wire::FrameType::reply:
       return on_reply(message, header.payload_size);
@@ -157,7 +165,9 @@ Result<Memory> Session::on_reply(std::span<const std::byte> message, uint32_t pa
 
 void Session::on_payload() {
   if (Flight* flight = std::exchange(landing_, nullptr)) {
+    delivering_ = true;
     answered(*flight, std::exchange(landing_reply_, Reply{}));
+    delivering_ = false;
   }
 }
 

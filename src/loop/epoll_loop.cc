@@ -30,6 +30,11 @@ constexpr unsigned kTurnsWithoutLook = 8;
 // Turns in which a poller found nothing, after which it is not worth looking at in every turn.
 constexpr unsigned kLivelyTurns = 256;
 
+// While a loop waits awake: looks at its pollers for each yield of the core, and for each look at
+// its descriptors.
+constexpr unsigned kLooksPerYield = 4;
+constexpr unsigned kLooksPerFetch = 64;
+
 // Longer delays are cut to this, so that sums of times do not overflow.
 constexpr Duration kLongest = std::chrono::hours(24 * 365);
 
@@ -54,6 +59,7 @@ struct EpollLoop::Impl {
   Spin spin;
   uint64_t timers_made = 0;
   unsigned turns_without_look = 0;
+  bool shares_core = false;
   std::atomic<std::thread::id> runner{};
 
   struct Lively {
@@ -81,6 +87,7 @@ struct EpollLoop::Impl {
   bool run_posted();
   bool look(Duration most);
   bool look_awake();
+  void yield();
   bool poll_lively(bool may_rest);
   bool all_rest();
   int fetch(Duration wait);
@@ -139,9 +146,9 @@ Duration EpollLoop::Impl::until_next_timer(Duration most) {
 bool EpollLoop::Impl::look(Duration most) {
   turns_without_look = 0;
   Duration wait = until_next_timer(most);
-  if (wait > Spin::kLongest && spin.due()) {
+  if (wait > Spin::kLongest && spin.due(clock.now())) {
     const bool came = look_awake();
-    spin.note(came);
+    spin.end(came, clock.now());
     if (came) wait = Duration::zero();
   }
   if (fetched == 0) {
@@ -160,17 +167,27 @@ bool EpollLoop::Impl::look(Duration most) {
 // Looks again and again for a moment; true if there is something to do. Whoever else wants this
 // core may have it in between.
 bool EpollLoop::Impl::look_awake() {
-  const Time end = clock.now() + Spin::kLongest;
-  for (unsigned i = 0;; ++i) {
-    if (poll_lively(false)) return true;
+  spin.begin(clock.now());
+  for (unsigned i = 1;; ++i) {
+    if (poll_lively(false) || filled.load() || wake_due.load()) return true;
     // A look into memory costs nothing beside one at the descriptors, or a yield.
-    if (lively.empty() || i % 16 == 15) {
+    if (lively.empty() || i % kLooksPerFetch == 0) {
       fetched = fetch(Duration::zero());
-      if (fetched > 0 || filled.load() || wake_due.load()) return true;
-      ::sched_yield();
+      if (fetched > 0) return true;
     }
-    if (clock.now() >= end) return false;
+    if (!lively.empty() && i % kLooksPerYield != 0) continue;
+    ::sched_yield();
+    if (!spin.go_on(clock.now())) return false;
   }
+}
+
+// Unless somebody who computes would take the core for long.
+void EpollLoop::Impl::yield() {
+  const Time begin = clock.now();
+  if (!spin.due(begin)) return;
+  ::sched_yield();
+  const Time end = clock.now();
+  if (end - begin >= Spin::kSlice) spin.end(false, end);
 }
 
 // True if there was something to do. Whoever is called may add and forget others.
@@ -283,7 +300,9 @@ bool EpollLoop::run_one(Duration most) {
   m.runner.store(std::this_thread::get_id(), std::memory_order_relaxed);
   const bool timers_ran = m.run_timers();
   const bool posted_ran = m.run_posted();
-  bool ran = m.poll_lively(true) || posted_ran || timers_ran;
+  const bool polled = m.poll_lively(true);
+  if (polled && m.shares_core) m.yield();
+  bool ran = polled || posted_ran || timers_ran;
   if (!ran || ++m.turns_without_look >= kTurnsWithoutLook) {
     ran = m.look(ran ? Duration::zero() : most) || ran;
   }
@@ -297,6 +316,10 @@ void EpollLoop::watch(int fd, uint32_t events, Ready& ready, bool known) {
   event.data.ptr = &ready;
   const int done = ::epoll_ctl(impl_->epoll, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
   FOREBAY_ASSERT(done == 0, std::strerror(errno));
+}
+
+void EpollLoop::share_core() {
+  impl_->shares_core = true;
 }
 
 void EpollLoop::poll(Poller& poller) {

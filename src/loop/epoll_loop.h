@@ -62,6 +62,9 @@ class EpollLoop final : public Loop {
     friend class EpollLoop;
     bool lively_ = false;  // it is on the list of those that are looked at
   };
+  // For a loop that serves others on this machine: it lets them have the core after each turn that
+  // did something for them, so that they take their answers and bring more before it looks again.
+  void share_core();
   void poll(Poller& poller);    // look at it from now on
   void forget(Poller& poller);  // not called any more
 

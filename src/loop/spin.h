@@ -1,12 +1,16 @@
-// Spin: is it worth looking again and again for a moment before going to sleep?
+// Spin: is it worth looking again and again for a while before going to sleep, and for how long?
 //
 // Waking a sleeper on another core costs both sides some 20 us of CPU and the sleeper's user 25 to
-// 30 us; an answer that comes sooner is better waited for awake. Whether it does is known only by
-// trying: what came in time makes the next try likelier, what did not makes it rarer, down to one
-// wait in 256. So two that talk to each other stay awake, and whoever computes in between, or
-// shares its core with many, sleeps as if there were no spinning.
+// 30 us; what comes sooner is better waited for awake. Whoever waits awake yields its core between
+// looks, so that what others do with it meanwhile is no loss: only the waiter's own time is
+// counted. So clients that share their cores with the server hand them to each other in turn, and
+// nobody is put to sleep and woken, which costs three times as much.
 //
-// Pure: the waiting itself is the caller's. One thread at a time.
+// It has failed if nothing came before the waiter had spent what a sleep and a wake-up cost, or if
+// somebody who computes took the core for a whole slice: one that is woken from sleep need not wait
+// for that. After a failure it is not tried for a while, which doubles with each failure on end.
+//
+// Pure: the waiting itself and the clock are the caller's. One thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -17,24 +21,38 @@ namespace forebay {
 
 class Spin {
  public:
-  // As long as two wake-ups take: the other side may have to be woken before it can answer.
-  static constexpr Duration kLongest = std::chrono::microseconds(50);
+  static constexpr Duration kLongest = std::chrono::milliseconds(4);
+  static constexpr Duration kBudget = std::chrono::microseconds(50);  // of the waiter's own time
+  static constexpr Duration kLook = std::chrono::microseconds(2);     // the most that a look takes
+  static constexpr Duration kSlice = std::chrono::microseconds(700);  // of one who computes
+  static constexpr Duration kFirstPause = std::chrono::milliseconds(1);
+  static constexpr Duration kLastPause = std::chrono::milliseconds(32);
 
-  // Is this wait to be begun awake? If so, note() says how it ended.
-  bool due() {
-    if (skip_ == 0) return true;
-    --skip_;
-    return false;
+  // Is a wait that begins now to be begun awake? If so, begin() it, and end() says how it ended.
+  bool due(Time now) const { return now >= next_; }
+  void begin(Time now) {
+    started_ = last_ = now;
+    spent_ = Duration::zero();
   }
-  void note(bool came) {
-    rarity_ = came ? std::max(rarity_ - 1, 0) : std::min(rarity_ + 2, kRarest);
-    skip_ = (1u << rarity_) - 1;
+  // After each look that found nothing: false if it is time to sleep.
+  bool go_on(Time now) {
+    const Duration step = now - last_;
+    last_ = now;
+    spent_ += std::min(step, kLook);
+    return spent_ < kBudget && step < kSlice && now - started_ < kLongest;
+  }
+  void end(bool came, Time now) {
+    if (came && now - last_ < kSlice) {
+      pause_ = Duration::zero();
+      return;
+    }
+    pause_ = std::clamp(pause_ * 2, kFirstPause, kLastPause);
+    next_ = now + pause_;
   }
 
  private:
-  static constexpr int kRarest = 8;
-  int rarity_ = 0;     // one wait in 2^rarity_ is begun awake
-  unsigned skip_ = 0;  // waits until the next one
+  Time next_{}, started_{}, last_{};
+  Duration spent_{0}, pause_{0};
 };
 
 }  // namespace forebay
