@@ -68,16 +68,16 @@ void Session::check_idle() {
   for (Task& task : std::exchange(idle_waiters_, {})) task();
 }
 
-// Invariant 3.
+// Invariants 3 and 5.
 bool Session::must_wait(const Request& r) const {
-  if (reads_ == 0 || (r.op != Op::write && r.op != Op::resize && r.op != Op::fallocate))
-    return false;
+  const bool writes = r.op == Op::write || r.op == Op::resize || r.op == Op::fallocate;
+  if (!(writes && reads_ + joints_ != 0) && !(r.op == Op::read && joints_ != 0)) return false;
   for (const Slot& slot : slots_) {
-    if (!slot.flight || slot.flight->message.request.op != Op::read) continue;
-    const Request& read = slot.flight->message.request;
-    if (read.handle != r.handle) continue;
-    if (r.op != Op::write || slot.flight->message.list_blocks != 0) return true;
-    if (may_overlap(read.file, r.file)) return true;
+    if (!slot.flight || slot.flight->message.request.handle != r.handle) continue;
+    const wire::RequestMessage& m = slot.flight->message;
+    if (slot.flight->members.empty() && !(writes && m.request.op == Op::read)) continue;
+    if ((r.op != Op::write && r.op != Op::read) || m.list_blocks != 0) return true;
+    if (may_overlap(m.request.file, r.file)) return true;
   }
   return false;
 }
@@ -112,6 +112,7 @@ void Session::finish(uint16_t slot) {
   FlightRef flight = std::move(slots_[slot].flight);
   free_slots_.push_back(slot);
   reads_ -= flight->message.request.op == Op::read;
+  joints_ -= !flight->members.empty();
   if (flight->message.eager) eager_left_ += flight->total;
   if (flight->parts) in_parts_ = false;
   if (!flight->members.empty() && !*flight->result) {
@@ -257,7 +258,7 @@ std::vector<Session::FlightRef> Session::take_slots() {
   }
   slots_.clear();
   free_slots_.clear();
-  reads_ = 0;
+  reads_ = joints_ = 0;
   in_parts_ = false;
   std::sort(flights.begin(), flights.end(),
             [](const FlightRef& a, const FlightRef& b) { return a->order < b->order; });

@@ -27,6 +27,8 @@
 //  3. What writes is not sent while a read of ours that it overlaps is unanswered: after a resume
 //     the server does such a read again, and must not show it what came later.
 //  4. While a request that was cut into parts (parts.h) is under way, nothing behind it is sent.
+//  5. Nothing that overlaps a joint is sent while the joint is unanswered: should it fail, its
+//     requests are sent after what is already under way.
 //
 // Threads: everything on the loop, except stats(), descriptor() and a request's stop_token, which
 // may be stopped from any thread. Completions run on the loop and may submit.
@@ -129,7 +131,7 @@ class Session final : private Link::User {
   bool delivering_ = false;  // frames: what is submitted meanwhile may wait for more
   bool pump_posted_ = false;
   size_t live_ = 0, background_ = 0;
-  size_t reads_ = 0;  // in slots
+  size_t reads_ = 0, joints_ = 0;  // in slots
   uint64_t submitted_ = 0, transmitted_ = 0;
   uint64_t eager_left_ = 0;
   wire::Welcome welcome_;

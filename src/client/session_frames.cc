@@ -35,6 +35,7 @@ void Session::issue(FlightRef ref) {
   flight.order = ++transmitted_;
   slots_[slot].flight = std::move(ref);
   reads_ += flight.message.request.op == Op::read;
+  joints_ += !flight.members.empty();
   shape(flight);
   transmit(flight);
 }
