@@ -67,6 +67,7 @@ struct EpollLoop::Impl {
     unsigned idle;   // turns without news
   };
   std::vector<Lively> lively;
+  std::vector<Poller*> told;  // to be told that the turn has ended; null: forgotten meanwhile
 
   // Events fetched and not yet delivered; unwatch() takes its own out.
   std::array<epoll_event, 64> events;
@@ -88,6 +89,7 @@ struct EpollLoop::Impl {
   bool look(Duration most);
   bool look_awake();
   void yield();
+  void end_turn();
   bool poll_lively(bool may_rest);
   bool all_rest();
   int fetch(Duration wait);
@@ -179,6 +181,15 @@ bool EpollLoop::Impl::look_awake() {
     ::sched_yield();
     if (!spin.go_on(clock.now())) return false;
   }
+}
+
+void EpollLoop::Impl::end_turn() {
+  for (size_t i = 0; i < told.size(); ++i) {
+    if (!told[i]) continue;
+    told[i]->due_ = false;
+    told[i]->turn_ended();
+  }
+  told.clear();
 }
 
 // Unless somebody who computes would take the core for long.
@@ -301,10 +312,12 @@ bool EpollLoop::run_one(Duration most) {
   const bool timers_ran = m.run_timers();
   const bool posted_ran = m.run_posted();
   const bool polled = m.poll_lively(true);
+  m.end_turn();
   if (polled && m.shares_core) m.yield();
   bool ran = polled || posted_ran || timers_ran;
   if (!ran || ++m.turns_without_look >= kTurnsWithoutLook) {
     ran = m.look(ran ? Duration::zero() : most) || ran;
+    m.end_turn();
   }
   m.runner.store(std::thread::id(), std::memory_order_relaxed);
   return ran;
@@ -327,7 +340,13 @@ void EpollLoop::poll(Poller& poller) {
   impl_->lively.push_back({&poller, 0});
 }
 
+void EpollLoop::tell_at_end(Poller& poller) {
+  if (std::exchange(poller.due_, true)) return;
+  impl_->told.push_back(&poller);
+}
+
 void EpollLoop::forget(Poller& poller) {
+  if (std::exchange(poller.due_, false)) std::ranges::replace(impl_->told, &poller, nullptr);
   if (!std::exchange(poller.lively_, false)) return;
   for (Impl::Lively& one : impl_->lively) {
     if (one.poller == &poller) one.poller = nullptr;

@@ -52,8 +52,9 @@ class EpollLoop final : public Loop {
   // asked to rest: to have whoever brings news ring a descriptor that it watches.
   class Poller {
    public:
-    virtual bool poll() = 0;  // does what there is to do; false if there was nothing
-    virtual bool rest() = 0;  // false: there is something to do, look again
+    virtual bool poll() = 0;      // does what there is to do; false if there was nothing
+    virtual bool rest() = 0;      // false: there is something to do, look again
+    virtual void turn_ended() {}  // if it asked for it
 
    protected:
     virtual ~Poller() = default;
@@ -61,10 +62,13 @@ class EpollLoop final : public Loop {
    private:
     friend class EpollLoop;
     bool lively_ = false;  // it is on the list of those that are looked at
+    bool due_ = false;     // it is told when the turn ends
   };
   // For a loop that serves others on this machine: it lets them have the core after each turn that
   // did something for them, so that they take their answers and bring more before it looks again.
   void share_core();
+  // Tells it when this turn ends, before the loop sleeps or gives way. On the loop only.
+  void tell_at_end(Poller& poller);
   void poll(Poller& poller);    // look at it from now on
   void forget(Poller& poller);  // not called any more
 

@@ -11,10 +11,10 @@ namespace {
 using namespace std::chrono_literals;
 
 // A stretch is judged when it has seen so much; a slow Store is judged by fewer requests.
-constexpr uint64_t kEnough = 256;
+constexpr uint64_t kEnough = 2048;
 constexpr Duration kLongest = 20ms;
 constexpr uint64_t kFew = 16;
-constexpr uint64_t kWarm = 64;
+constexpr uint64_t kWarm = 256;
 
 constexpr Duration kFirstPause = 200ms;
 constexpr Duration kLongestPause = 5s;

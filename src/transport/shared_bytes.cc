@@ -64,8 +64,17 @@ class Rings final : public EpollLoop::Poller,
   ssize_t send(std::span<iovec> bytes) {
     if (end_) return errno = EPIPE, -1;
     const ssize_t n = writer_.put(bytes);
-    if (n > 0 && writer_.must_ring()) ring();
+    // The other side is woken when all that this turn has for it is there; if it is to make room,
+    // or if nobody runs the loop just now, at once.
+    if (n > 0 && loop_->on_loop()) {
+      loop_->tell_at_end(*this);
+    } else {
+      turn_ended();
+    }
     return n;
+  }
+  void turn_ended() override {
+    if (writer_.must_ring()) ring();
   }
   void await_bytes() {
     wants_bytes_ = true;
