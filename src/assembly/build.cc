@@ -209,8 +209,9 @@ Result<Address> server_address(const Config& config) {
   return choose(*published, config.client.transport);
 }
 
-RemoteRuntime real_runtime(uint64_t shared_memory) {
+RemoteRuntime real_runtime(uint64_t shared_memory, uint64_t lent) {
   RemoteRuntime runtime;
+  if (shared_memory > 0) runtime.lent = lent;
   runtime.make_loop = [] { return std::make_unique<EpollLoop>(); };
   SocketOptions options;
   options.shared_area = shared_memory / 4_KiB * 4_KiB;
@@ -234,7 +235,8 @@ Result<std::unique_ptr<RemoteStore>> connect(const Config& config, const std::st
     if (!only) return only.error();
     options.export_name = *only;
   }
-  return RemoteStore::connect(std::move(options), real_runtime(config.client.shared_memory));
+  return RemoteStore::connect(
+      std::move(options), real_runtime(config.client.shared_memory, config.client.alloc_memory));
 }
 
 }  // namespace forebay

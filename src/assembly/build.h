@@ -32,7 +32,7 @@ Result<std::vector<Address>> listen_addresses(const ServerConfig& config,
 // at every call, because a restarted server may have another port.
 Result<Address> server_address(const Config& config);
 // The real thing: an EpollLoop, and sockets; with so much memory shared with a server on this node.
-RemoteRuntime real_runtime(uint64_t shared_memory = 0);
+RemoteRuntime real_runtime(uint64_t shared_memory = 0, uint64_t lent = 0);
 
 // The server's export as a Store; `program` is what the server's status shows. The error says what
 // could not be reached.

@@ -58,6 +58,7 @@ struct ClientConfig {
   std::string server;
   std::string transport = "any";
   uint64_t shared_memory = 4_MiB;
+  uint64_t alloc_memory = 1_GiB;
   std::string export_name;
   Duration connect_timeout = std::chrono::seconds(5);
   Duration retry_for = std::chrono::seconds(60);

@@ -103,6 +103,15 @@ std::vector<Key> describe(ClientConfig& c) {
        {},
        0,
        1_GiB},
+      {"alloc_memory",
+       &c.alloc_memory,
+       "memory that a program can get from `fb_alloc`, which a server on its node reaches without "
+       "a "
+       "copy; pages count when they are used; beyond it, and without `shared_memory`, `fb_alloc` "
+       "gives ordinary memory",
+       {},
+       0,
+       1_GiB},
       {"export", &c.export_name, "which export to use; empty: the server's only one"},
       {"connect_timeout", &c.connect_timeout, "how long one attempt to connect may take"},
       {"retry_for", &c.retry_for,

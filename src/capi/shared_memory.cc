@@ -11,7 +11,7 @@
 namespace forebay::capi {
 namespace {
 
-// In a page of its own before the memory, so that no table is needed.
+// Of memory that is not the Store's: in a page of its own before it, so that no table is needed.
 struct Header {
   static constexpr uint64_t kMark = 0x666f'7265'6261'7921;
   uint64_t mark;
@@ -24,8 +24,9 @@ size_t page() {
 
 }  // namespace
 
-Result<void*> allocate(Store&, size_t size) {
+Result<void*> allocate(Store& store, size_t size) {
   if (size == 0) return Error(EINVAL, "the size is 0");
+  if (std::byte* const cheap = store.allocate(size)) return static_cast<void*>(cheap);
   if (size > SIZE_MAX - 2 * page()) return Error(ENOMEM);
   const size_t mapped = page() + (size + page() - 1) / page() * page();
   void* start = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -34,7 +35,8 @@ Result<void*> allocate(Store&, size_t size) {
   return static_cast<void*>(static_cast<char*>(start) + page());
 }
 
-Result<void> release(Store&, void* memory) {
+Result<void> release(Store& store, void* memory) {
+  if (store.deallocate(static_cast<std::byte*>(memory))) return {};
   Error foreign(EINVAL, "this memory is not from fb_alloc");
   if (reinterpret_cast<uintptr_t>(memory) % page() != 0) return foreign;
   void* start = static_cast<char*>(memory) - page();

@@ -1,5 +1,5 @@
-// Memory for fb_alloc: the one place that decides where it comes from. Page-aligned anonymous
-// memory, which a Store that shares memory with its server has no say in yet.
+// Memory for fb_alloc: the one place that decides where it comes from: the Store's own, which it
+// reaches without a copy, or page-aligned anonymous memory.
 // Any thread.
 #pragma once
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/log.h"
+
 namespace forebay {
 
 namespace {
@@ -9,13 +11,26 @@ namespace {
 constexpr Duration kForever = Duration::max();
 constexpr Duration kGoodbyeTime = std::chrono::seconds(1);
 
+std::shared_ptr<LentMemory> make_lent(uint64_t bytes) {
+  if (bytes == 0) return nullptr;
+  auto lent = LentMemory::create(bytes);
+  if (lent) return std::move(*lent);
+  log::debug("{}; going on without", lent.error().message());
+  return nullptr;
+}
+
 }  // namespace
 
 Driver::Driver(const RemoteOptions& options, const RemoteRuntime& runtime, bool patient)
     : own_loop_(runtime.loop ? nullptr : runtime.make_loop()),
       loop_(own_loop_ ? *own_loop_ : *runtime.loop),
       transport_(runtime.make_transport(loop_)),
-      session_(std::make_unique<Session>(loop_, *transport_, options, patient)) {}
+      lent_(make_lent(runtime.lent)),
+      session_(std::make_unique<Session>(loop_, *transport_, options, patient)) {
+  if (!lent_) return;
+  transport_->lend(lent_->pages());
+  session_->lend(lent_);
+}
 
 Driver::~Driver() {
   Waiter waiter;

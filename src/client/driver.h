@@ -28,6 +28,7 @@
 #include <thread>
 #include <vector>
 
+#include "client/lent_memory.h"
 #include "client/session.h"
 
 namespace forebay {
@@ -44,6 +45,7 @@ class Driver {
 
   RemoteStore::Stats stats() const { return session_->stats(); }
   int descriptor() const { return session_->descriptor(); }
+  LentMemory* lent() const { return lent_.get(); }  // null: none
 
  private:
   struct Waiter {
@@ -68,6 +70,7 @@ class Driver {
   std::unique_ptr<Loop> own_loop_;
   Loop& loop_;
   std::unique_ptr<Transport> transport_;
+  std::shared_ptr<LentMemory> lent_;
   std::unique_ptr<Session> session_;
 
   // The leader's.

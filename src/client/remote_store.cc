@@ -47,6 +47,19 @@ class RemoteStoreImpl final : public RemoteStore {
     if (!root_.empty()) return root_;
     return process().driver.root();
   }
+  std::byte* allocate(size_t size) override {
+    LentMemory* const lent = process().driver.lent();
+    return lent ? lent->allocate(size) : nullptr;
+  }
+  bool deallocate(std::byte* memory) override {
+    const Process& own = process();
+    if (own.driver.lent() && own.driver.lent()->release(memory)) return true;
+    // What a parent lent stays as it is in its children: the allocator is the parent's.
+    for (const Process* p = own.parent; p; p = p->parent) {
+      if (p->driver.lent() && p->driver.lent()->holds(memory, 1)) return true;
+    }
+    return false;
+  }
   Stats stats() const override { return process().driver.stats(); }
 
  private:
@@ -55,6 +68,7 @@ class RemoteStoreImpl final : public RemoteStore {
         : driver(options, runtime, patient) {}
     Driver driver;
     ForkGuard guard;
+    const Process* parent = nullptr;  // of a forked child: what it must not touch
   };
 
   Process& process() const {
@@ -66,6 +80,7 @@ class RemoteStoreImpl final : public RemoteStore {
   // not even a lock: it is left as it is, for good.
   Process& renew(Process* parents) const {
     auto mine = std::make_unique<Process>(options_, runtime_, true);
+    mine->parent = parents;
     if (process_.compare_exchange_strong(parents, mine.get())) {
       abandon(*parents);
       return *mine.release();

@@ -46,6 +46,7 @@ struct RemoteOptions {
 struct RemoteRuntime {
   std::function<std::unique_ptr<Loop>()> make_loop;  // used when `loop` is null
   Loop* loop = nullptr;                              // simulated: somebody else runs it
+  uint64_t lent = 0;  // bytes that Store::allocate() can give, lent to a server on the same node
   std::function<std::unique_ptr<Transport>(Loop&)> make_transport;
 };
 

@@ -156,6 +156,7 @@ void Session::complete(FlightRef flight, Result<Reply>&& result) {
   }
   --live_;
   background_ -= flight->background;
+  if (flight->lent && !result) lent_->detach(flight->message.request.memory);
   flight->done(std::move(result));
   flight.reset();
   check_idle();
@@ -267,6 +268,10 @@ std::vector<Session::FlightRef> Session::take_slots() {
 
 // What was sent comes before what was not.
 void Session::requeue(std::vector<FlightRef> flights) {
+  // Who had them before may still be at their memory.
+  for (FlightRef& flight : flights) {
+    if (std::exchange(flight->lent, false)) lent_->detach(flight->message.request.memory);
+  }
   queue_.insert(queue_.begin(), std::make_move_iterator(flights.begin()),
                 std::make_move_iterator(flights.end()));
 }

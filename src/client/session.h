@@ -39,6 +39,7 @@
 #include <optional>
 #include <vector>
 
+#include "client/lent_memory.h"
 #include "client/link.h"
 #include "client/parts.h"
 #include "core/counters.h"
@@ -64,6 +65,9 @@ class Session final : private Link::User {
   // Says goodbye. Idle only; unsent() says what the kernel has not taken yet.
   void leave() { link_.leave(); }
   uint64_t unsent() const { return link_.unsent(); }
+
+  // Requests whose memory lies in it name their place, where the server can reach it.
+  void lend(std::shared_ptr<LentMemory> lent) { lent_ = std::move(lent); }
 
   RemoteStore::Stats stats() const;
   int descriptor() const { return link_.descriptor(); }
@@ -95,6 +99,7 @@ class Session final : private Link::User {
   bool must_wait(const Request& request) const;
   void issue(FlightRef flight);
   void shape(Flight& flight);
+  uint64_t place_of(const Flight& flight) const;
   void transmit(Flight& flight);
   void sent(Flight& flight, bool ok);
   void resend();
@@ -124,6 +129,7 @@ class Session final : private Link::User {
   void check_idle();
 
   Loop& loop_;
+  std::shared_ptr<LentMemory> lent_;  // null: none
   std::vector<Slot> slots_;
   std::vector<uint16_t> free_slots_;
   std::deque<FlightRef> queue_;

@@ -71,14 +71,24 @@ void Session::shape(Flight& flight) {
     m.list_bounds = r.file.bounds();
     flight.list = std::exchange(r.file, {});
   }
-  m.eager = r.op == Op::write && m.list_blocks == 0 && m.total != 0 &&
+  m.place = place_of(flight);
+  m.eager = r.op == Op::write && m.place == wire::kNoArea && m.list_blocks == 0 && m.total != 0 &&
             m.total <= welcome_.eager_max && m.total <= eager_left_;
   if (m.eager) eager_left_ -= m.total;
+}
+
+// Where the server of this connection finds the request's memory.
+uint64_t Session::place_of(const Flight& flight) const {
+  if (!lent_) return wire::kNoArea;
+  const auto region = link_.shared();
+  if (!region || region->lent() != lent_->pages()) return wire::kNoArea;
+  return lent_->place_of(flight.message.request).value_or(wire::kNoArea);
 }
 
 void Session::transmit(Flight& flight) {
   flight.sent_now = true;
   const wire::RequestMessage& m = flight.message;
+  flight.lent = flight.lent || m.place != wire::kNoArea;
   if (m.eager) {
     ++flight.sends;
     link_.send(wire::encode(m, static_cast<uint32_t>(m.total)), m.request.memory,
@@ -104,6 +114,7 @@ void Session::resend() {
             [](const Flight* a, const Flight* b) { return a->order < b->order; });
   for (Flight* flight : flights) {
     resent_.add();
+    if (flight->lent) flight->message.place = place_of(*flight);
     transmit(*flight);
   }
 }

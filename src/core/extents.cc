@@ -272,6 +272,17 @@ void ExtentCursor::seek(Length position) {
   position_ = position;
 }
 
+Extents ExtentCursor::take_list(Length most, size_t pieces) {
+  std::vector<Extent> list;
+  const Length start = position_;
+  while (!done() && position_ - start < most && list.size() < pieces) {
+    list.push_back(take(most - (position_ - start)));
+  }
+  Result<Extents> made = Extents::make(std::move(list));
+  FOREBAY_ASSERT(made.has_value());  // parts of a valid one
+  return std::move(*made);
+}
+
 Extent ExtentCursor::take(Length most) {
   Extent taken = current();
   taken.length = std::min(taken.length, most);

@@ -108,6 +108,8 @@ class ExtentCursor {
   // Takes up to `most` bytes and moves past them: the current piece, and those after it that
   // continue it.
   Extent take(Length most);
+  // The same for a list of up to `pieces`, which costs 16 bytes for each.
+  Extents take_list(Length most, size_t pieces);
   Length position() const { return position_; }
 
  private:

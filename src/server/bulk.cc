@@ -5,12 +5,7 @@
 #include "server/session.h"
 
 namespace forebay::server {
-namespace {
-
-// Pieces of one chunk: 128 KiB of list at most beside its buffer.
-constexpr size_t kMaxPieces = 8192;
-
-}  // namespace
+namespace {}  // namespace
 
 BulkFlight::BulkFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
     : Flight(std::move(session), std::move(message)) {}
@@ -108,17 +103,10 @@ void BulkFlight::detached() {
 }
 
 void BulkFlight::assign(Chunk& chunk) {
-  const uint64_t room = chunk.room.bytes().size();
-  std::vector<Extent> pieces;
   chunk.position = issued();
   chunk.error.reset();
-  while (!cursor_->done() && issued() - chunk.position < room && pieces.size() < kMaxPieces) {
-    pieces.push_back(cursor_->take(Length(room - (issued() - chunk.position))));
-  }
+  chunk.file = cursor_->take_list(Length(chunk.room.bytes().size()), kMaxPieces);
   chunk.length = static_cast<uint32_t>(issued() - chunk.position);
-  Result<Extents> file = Extents::make(std::move(pieces));
-  FOREBAY_ASSERT(file.has_value());  // parts of a valid Extents
-  chunk.file = std::move(*file);
 }
 
 Request BulkFlight::part_of_request(Chunk& chunk) const {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "server/bulk.h"
+#include "server/lent_flight.h"
 #include "server/session.h"
 
 namespace forebay::server {
@@ -25,6 +26,10 @@ std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session,
   const bool bulk_write = message.request.op == Op::write && !message.eager && message.total > 0;
   const bool bulk_read =
       message.request.op == Op::read && message.total > session->options().eager_max;
+  if (message.place != wire::kNoArea) {
+    auto lent = session->lent();
+    return std::make_shared<LentFlight>(std::move(session), std::move(message), std::move(lent));
+  }
   if (bulk_write) return std::make_shared<WriteFlight>(std::move(session), std::move(message));
   if (bulk_read) return std::make_shared<ReadFlight>(std::move(session), std::move(message));
   return std::make_shared<CallFlight>(std::move(session), std::move(message), std::move(eager));

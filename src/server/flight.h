@@ -33,6 +33,9 @@ namespace forebay::server {
 
 class Session;
 
+// Pieces of one part of a request: 128 KiB of list at most beside its data.
+inline constexpr size_t kMaxPieces = 8192;
+
 // The stream of an eager write, or of a small read. On the heap: bounded by the session's credits.
 struct SmallData {
   std::unique_ptr<std::byte[]> bytes;

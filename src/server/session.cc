@@ -98,6 +98,12 @@ std::optional<Error> Session::misused(const wire::RequestMessage& m, uint32_t pa
   if (!m.bad && payload != (m.eager ? m.total : 0)) {
     return wrong(fmt::format("{} bytes of payload, {} expected", payload, m.eager ? m.total : 0));
   }
+  if (m.place != wire::kNoArea && !m.bad) {
+    const auto memory = lent();
+    if (!memory || m.place > memory->bytes().size() || m.total > memory->bytes().size() - m.place) {
+      return wrong("a place outside the memory that is lent");
+    }
+  }
   if (payload > options().eager_max) return wrong("more eager data than a request may carry");
   if (!repeats(m.id) && eager_used_ + payload > parts_.welcome.eager_bytes) {
     return wrong("more eager data in flight than the session's credit");
@@ -224,7 +230,8 @@ Result<void> Session::permit(wire::RequestMessage& message) {
   }
   // Small data is with the Store at once; what waits for its client must not hold others up unless
   // it may.
-  if (message.list_blocks != 0 || (!message.eager && message.total > options().eager_max)) {
+  if (message.list_blocks != 0 || message.place != wire::kNoArea ||
+      (!message.eager && message.total > options().eager_max)) {
     if (auto good = exported().store().admits(message.request); !good) return good;
   }
   if (rights_.size() >= kMaxRights && message.request.op != Op::close &&
@@ -281,6 +288,10 @@ void Session::reply(wire::RequestId id, Op op, bool spoken, const Result<Reply>&
   const Memory memory = Memory::of(data.span());
   send(std::move(head), memory,
        [this, id, held = std::move(data)](Result<void>) { slots_[id.slot].sending = false; });
+}
+
+std::shared_ptr<SharedPages> Session::lent() const {
+  return region_ ? region_->lent() : nullptr;
 }
 
 uint64_t Session::place_in_area(const std::byte* at) const {

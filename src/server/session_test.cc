@@ -404,6 +404,14 @@ TEST(Rules, BreakingThemClosesWithTheReason) {
          c.send_raw(wire::encode(wire::Data{{0, 1}, wire::Part::stream, 0}, 300000),
                     std::string(300000, 'x'));
        }},
+      {"a place in memory that is not lent",
+       [&](RawClient& c) {
+         wire::RequestMessage read(request(Op::read, c.welcome.root));
+         read.request.file = Extents(Extent{Offset(0), Length(10)});
+         read.id = {0, 1};
+         read.place = 0;
+         c.send_raw(wire::encode(read));
+       }},
       {"hello again", [&](RawClient& c) { c.send_raw(wire::encode(c.hello)); }},
       {"garbage", [&](RawClient& c) {
          std::string head = wire::encode(wire::Cancel{{0, 1}});

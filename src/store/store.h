@@ -58,6 +58,11 @@ class Store {
   // submits.
   virtual unsigned concurrency() const { return 0; }
 
+  // Memory that it reaches more cheaply than any other: page-aligned, zeroed; null if it has none.
+  // Given back by deallocate() when no request uses it; false for what is not from here.
+  virtual std::byte* allocate(size_t) { return nullptr; }
+  virtual bool deallocate(std::byte*) { return false; }
+
   // The handle of the top directory. Blocking; cheap after the first time.
   virtual Result<Handle> root() = 0;
 };

@@ -246,7 +246,7 @@ class SharedBytes final : public ByteStream, public FdUser {
   // An error if the client broke the rules; an offer that is merely refused is none.
   Result<void> take_offer() {
     shared::Offer offer;
-    Result<Fd> memory = shared::receive_with(watch_->fd(), &offer, sizeof offer);
+    Result<shared::Received> memory = shared::receive_with(watch_->fd(), &offer, sizeof offer);
     if (!memory) return std::move(memory).error();
     shared::Answer answer;
     Fd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -258,7 +258,7 @@ class SharedBytes final : public ByteStream, public FdUser {
       answer.refused = region.error().code();
     }
     const auto sent =
-        shared::send_with(watch_->fd(), &answer, sizeof answer, region ? bell.get() : -1);
+        shared::send_with(watch_->fd(), &answer, sizeof answer, {region ? bell.get() : -1, -1});
     if (!sent || !region) return sent;
     (*region)->drop_descriptor();
     rings_ = std::make_shared<Rings>(std::move(*region), true, std::move(bell));
@@ -266,10 +266,17 @@ class SharedBytes final : public ByteStream, public FdUser {
     return {};
   }
 
-  Result<std::shared_ptr<SharedRegion>> adopt(Fd memory, const shared::Offer& offer) const {
-    if (!memory) return Error(EINVAL, "no memory came with the offer");
-    auto region = SharedRegion::adopt(std::move(memory), {offer.ring, offer.area});
-    if (region && offer.area > max_area_) {
+  Result<std::shared_ptr<SharedRegion>> adopt(shared::Received memory,
+                                              const shared::Offer& offer) const {
+    if (!memory[0]) return Error(EINVAL, "no memory came with the offer");
+    // Each goes through adopt(), which knows how to close what is no memory.
+    Result<SharedRegion::Lent> lent = SharedRegion::Lent();
+    if (memory[1]) lent = SharedPages::adopt(std::move(memory[1]), offer.lent);
+    if (lent && *lent) (*lent)->drop_descriptor();
+    auto region = SharedRegion::adopt(std::move(memory[0]), {offer.ring, offer.area},
+                                      lent ? *lent : SharedRegion::Lent());
+    if (!lent) return std::move(lent).error();
+    if (region && (offer.area > max_area_ || offer.lent > max_area_)) {
       return Error(E2BIG, "the area is larger than the server allows");
     }
     return region;

@@ -18,7 +18,7 @@ struct Offer {
   uint32_t ring = 0;
   uint32_t zero = 0;
   uint64_t area = 0;
-  uint64_t reserved = 0;
+  uint64_t lent = 0;  // not 0: a second descriptor, of so many bytes
 };
 static_assert(sizeof(Offer) == 32);
 
@@ -29,11 +29,13 @@ struct Answer {
 };
 static_assert(sizeof(Answer) == 16);
 
-// Sends all of it, with a descriptor unless that is -1.
-Result<void> send_with(int socket, const void* bytes, size_t size, int descriptor);
-// Receives all of it, and the descriptor that came with it, if any. EAGAIN if nothing has come; a
-// part is EPROTO, because it was sent in one piece.
-Result<Fd> receive_with(int socket, void* bytes, size_t size);
+// Sends all of it, with those descriptors that are not -1.
+using Descriptors = std::array<int, 2>;
+Result<void> send_with(int socket, const void* bytes, size_t size, Descriptors descriptors);
+// Receives all of it, and the first descriptors that came with it, if any. EAGAIN if nothing has
+// come; a part is EPROTO, because it was sent in one piece.
+using Received = std::array<Fd, 2>;
+Result<Received> receive_with(int socket, void* bytes, size_t size);
 
 // Closes a descriptor of unknown kind, which may take as long as its sender likes (one of a file
 // system of its own), on a thread of its own. There are few of those at a time: while all are busy,

@@ -3,11 +3,11 @@
 //
 //   [ring states, one page] [ring to the server] [ring to the client] [area]
 //
-// The client makes it, so it is the client's memory; sealed, so that nobody can shrink it under the
-// other's feet. Its pages become resident as they are touched. What lies in it may change at any
-// time: the server uses bytes of the area as data only, and its own places in the rings only. (A
-// client that punches holes into it on a machine without memory left can still fault whoever
-// touches them.)
+// The client makes it, so it is the client's memory; sealed (shared_pages.h). The server uses bytes
+// of the area as data only, and its own places in the rings only.
+//
+// Beside it a client may lend memory of its own, from which requests are served without a copy: the
+// same for all its connections, while a region is that of one.
 //
 // Threads: any may hold it and touch the area; the rings belong to the two ends of the connection.
 #pragma once
@@ -18,7 +18,7 @@
 #include <span>
 
 #include "core/result.h"
-#include "transport/fd.h"
+#include "transport/shared_pages.h"
 #include "transport/shared_ring.h"
 
 namespace forebay {
@@ -34,30 +34,31 @@ class SharedRegion {
   static constexpr uint32_t kMinRing = 4 << 10, kMaxRing = 4 << 20;
   static constexpr uint64_t kMaxArea = uint64_t(1) << 40;
 
-  static Result<std::shared_ptr<SharedRegion>> create(const Layout& layout);
+  using Lent = std::shared_ptr<SharedPages>;  // null: none
+  static Result<std::shared_ptr<SharedRegion>> create(const Layout& layout, Lent lent = {});
   // What another process made. EINVAL if it is not of that layout or could shrink.
-  static Result<std::shared_ptr<SharedRegion>> adopt(Fd memory, const Layout& layout);
-  ~SharedRegion();
-  SharedRegion(const SharedRegion&) = delete;
+  static Result<std::shared_ptr<SharedRegion>> adopt(Fd memory, const Layout& layout,
+                                                     Lent lent = {});
 
-  int descriptor() const { return memory_.get(); }
-  void drop_descriptor() { memory_ = Fd(); }  // the mapping stays
+  int descriptor() const { return pages_->descriptor(); }
+  void drop_descriptor() { pages_->drop_descriptor(); }  // the mapping stays
   const Layout& layout() const { return layout_; }
+  const Lent& lent() const { return lent_; }
 
-  RingState& to_server() const { return *reinterpret_cast<RingState*>(base_); }
-  RingState& to_client() const { return *reinterpret_cast<RingState*>(base_ + sizeof(RingState)); }
+  RingState& to_server() const { return *reinterpret_cast<RingState*>(base()); }
+  RingState& to_client() const { return *reinterpret_cast<RingState*>(base() + sizeof(RingState)); }
   std::span<std::byte> ring_to_server() const;
   std::span<std::byte> ring_to_client() const;
   std::span<std::byte> area() const;
 
  private:
-  SharedRegion(Fd memory, const Layout& layout, std::byte* base)
-      : memory_(std::move(memory)), layout_(layout), base_(base) {}
-  static Result<std::shared_ptr<SharedRegion>> map(Fd memory, const Layout& layout);
+  SharedRegion(std::shared_ptr<SharedPages> pages, const Layout& layout, Lent lent)
+      : pages_(std::move(pages)), layout_(layout), lent_(std::move(lent)) {}
+  std::byte* base() const { return pages_->bytes().data(); }
 
-  Fd memory_;
+  const std::shared_ptr<SharedPages> pages_;
   const Layout layout_;
-  std::byte* const base_;
+  const Lent lent_;
 };
 
 }  // namespace forebay

@@ -210,7 +210,8 @@ TEST(SharedConnection, OffersThatLieCloseTheConnection) {
     strncpy(to.sun_path, pairs.listener().address().host.c_str(), sizeof to.sun_path - 1);
     ASSERT_EQ(::connect(raw.get(), reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
     const size_t size = random() % 3 ? sizeof offer : random() % sizeof offer + 1;
-    ASSERT_TRUE(shared::send_with(raw.get(), &offer, size, random() % 4 ? fd.get() : -1));
+    ASSERT_TRUE(shared::send_with(raw.get(), &offer, size,
+                                  {random() % 4 ? fd.get() : -1, random() % 4 ? -1 : fd.get()}));
     world.run_for(2ms);
   }
   auto pair = pairs.make();

@@ -98,7 +98,7 @@ void Attempt::connected(Fd socket) {
 bool Attempt::offer(Fd& socket) {
   SharedRegion::Layout layout;
   layout.area = options_.shared_area;
-  auto region = SharedRegion::create(layout);
+  auto region = SharedRegion::create(layout, options_.lent);
   if (!region) {
     log::debug("{}; going on without", region.error().message());
     return false;

@@ -29,17 +29,20 @@ struct SocketOptions {
   // Unix: a client offers to share memory with an area of so many bytes for bulk data; 0: it does
   // not.
   uint64_t shared_area = 0;
-  // Unix: a server takes offers up to so many.
+  // Unix: lent to the server together with the area (Transport::lend).
+  std::shared_ptr<SharedPages> lent = {};
+  // Unix: a server takes offers up to so many, of either.
   uint64_t max_shared_area = uint64_t(1) << 30;
 };
 
 class SocketTransport final : public Transport {
  public:
-  explicit SocketTransport(SocketOptions options = {}) : options_(options) {}
+  explicit SocketTransport(SocketOptions options = {}) : options_(std::move(options)) {}
 
   Result<std::unique_ptr<Listener>> listen(const Address& address, Loop& loop,
                                            Accept accept) override;
   void connect(const Address& address, Loop& loop, Duration timeout, Connected done) override;
+  void lend(std::shared_ptr<SharedPages> memory) override { options_.lent = std::move(memory); }
 
  private:
   SocketOptions options_;

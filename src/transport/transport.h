@@ -21,6 +21,7 @@
 
 namespace forebay {
 
+class SharedPages;
 class SharedRegion;
 
 // A place to connect to or listen on: "unix:/path", "tcp:127.0.0.1:4711", "sim:name".
@@ -122,6 +123,10 @@ class Transport {
   // `done` runs on the loop, at most `timeout` later.
   using Connected = Callback<void(Result<std::unique_ptr<Connection>>)>;
   virtual void connect(const Address& address, Loop& loop, Duration timeout, Connected done) = 0;
+
+  // Connections made from now on lend this memory to servers that can share memory: requests name
+  // places in it (wire::RequestMessage::place) instead of carrying data. Others do not care.
+  virtual void lend(std::shared_ptr<SharedPages>) {}
 };
 
 }  // namespace forebay

@@ -86,6 +86,9 @@ struct RequestId {
 };
 
 // A request with what only the wire knows. request.memory is empty, request.caller null if absent.
+// No place in the memory that a client shares with its server (transport/shared_region.h).
+inline constexpr uint64_t kNoArea = UINT64_MAX;
+
 struct RequestMessage {
   RequestMessage() = default;
   explicit RequestMessage(Request&& r) : request(std::move(r)) {}
@@ -95,6 +98,7 @@ struct RequestMessage {
   uint64_t total = 0;        // bytes of the stream of a read or write; encode() takes it from
                              // request.file unless there is a list to pull
   bool eager = false;        // a write whose stream is the payload
+  uint64_t place = kNoArea;  // where the stream lies in the memory that the client lends
   uint64_t list_blocks = 0;  // not 0: request.file is empty; its blocks are to be pulled, its loops
   std::vector<Stride> list_loops;  // are here, and
   Extent list_bounds;              // every byte lies in here
@@ -110,9 +114,6 @@ struct ReplyMessage {
 };
 
 enum class Part : uint8_t { stream = 0, list = 1 };
-
-// No place in the area that a client shares with its server (transport/shared_region.h).
-inline constexpr uint64_t kNoArea = UINT64_MAX;
 
 struct Pull {
   RequestId id;

@@ -181,7 +181,7 @@ std::string encode(const RequestMessage& m, uint32_t payload_size) {
                          name, handle2, name2, right, static_cast<uint8_t>(r.access), r.mode,
                          has_set ? &set : nullptr, r.offset.value, r.length.value, r.cookie, data,
                          blocks, loops, m.list_blocks, pulled ? &bounds : nullptr,
-                         pulled ? m.total : 0, m.eager, caller),
+                         pulled ? m.total : 0, m.eager, caller, m.place),
       payload_size);
 }
 
@@ -193,6 +193,7 @@ Result<void> decode_request_into(RequestMessage& m, Bytes bytes) {
   Fields fields("request", EINVAL);
   m.id = {t.slot(), t.sequence()};
   m.eager = t.eager();
+  m.place = t.place();
   get_arguments(t, fields, m.request);
   if (t.list_blocks() != 0)
     get_list(t, fields, m);
@@ -200,6 +201,8 @@ Result<void> decode_request_into(RequestMessage& m, Bytes bytes) {
     get_file(t, fields, m);
   if (m.eager && m.request.op != Op::write)
     fields.fail(0, "eager data for an operation that is not a write");
+  if (m.place != kNoArea && (m.eager || (m.request.op != Op::read && m.request.op != Op::write)))
+    fields.fail(0, "a place in memory for an operation that needs none");
   m.bad = fields.error();
   return {};
 }

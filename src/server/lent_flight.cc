@@ -1,0 +1,87 @@
+#include "server/lent_flight.h"
+
+#include <algorithm>
+
+#include "server/session.h"
+
+namespace forebay::server {
+
+LentFlight::LentFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message,
+                       std::shared_ptr<SharedPages> lent)
+    : Flight(std::move(session), std::move(message)),
+      lent_(std::move(lent)),
+      at_(lent_->bytes().data() + message.place) {}
+
+void LentFlight::begin() {
+  // A stream that writes a byte twice keeps its order; so does one that may.
+  const bool one =
+      exported().store().concurrency() == 0 || (op == Op::write && !request_.file.contiguous());
+  parts_ = std::vector<Part>(one ? 1 : exported().options.in_flight);
+  cursor_.emplace(request_.file);
+  advance();
+}
+
+// Whatever completes inside comes back here and only leaves a mark.
+void LentFlight::advance() {
+  again_ = true;
+  if (advancing_) return;
+  const auto alive = shared_from_this();
+  advancing_ = true;
+  while (std::exchange(again_, false) && !answered()) {
+    for (unsigned i = 0; i < parts_.size(); ++i) {
+      if (!parts_[i].busy && !error_ && !cursor_->done() && cursor_->position().value < end_) {
+        issue(i);
+      }
+    }
+  }
+  advancing_ = false;
+  if (!answered() && busy() == 0) finish();
+}
+
+void LentFlight::issue(unsigned call) {
+  Part& part = parts_[call];
+  part.position = cursor_->position().value;
+  part.busy = true;
+  Request request;
+  request.file = cursor_->take_list(Length(exported().pool.buffer_size()), kMaxPieces);
+  part.length = request.file.total().value;
+  request.op = op;
+  request.flags = request_.flags;
+  request.caller = request_.caller;
+  request.handle = request_.handle;
+  request.right = request_.right;
+  request.stop = request_.stop;
+  request.memory = Memory::of(std::span(at_ + part.position, part.length));
+  submit(std::move(request), call);
+}
+
+void LentFlight::keep(unsigned call, Result<Reply>&& result) {
+  parts_[call].result.emplace(std::move(result));
+}
+
+void LentFlight::done(unsigned call) {
+  Part& part = parts_[call];
+  part.busy = false;
+  const Result<Reply>& result = *part.result;
+  const uint64_t moved = result ? result->count : result.error().done();
+  if (moved < part.length) end_ = std::min(end_, part.position + moved);
+  if (!result && !error_) error_ = result.error();
+  advance();
+}
+
+void LentFlight::finish() {
+  if (error_) return answer(std::move(*error_).with_done(op == Op::write ? written() : 0));
+  Reply reply;
+  reply.count = std::min(end_, total_);
+  if (session_->must_note(request_)) {
+    session_->note(op, {request_.caller, request_.handle}, request_.right, reply);
+  }
+  answer(std::move(reply));
+}
+
+void LentFlight::fail(Error error) {
+  if (!error_) error_ = std::move(error);
+  if (busy() == 0) finish();
+}
+
+}  // namespace forebay::server
