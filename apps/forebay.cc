@@ -9,7 +9,9 @@ int main(int argc, char** argv) {
   add_name_verbs(cli);
   add_about_verbs(cli);
   add_demo_verbs(cli);
+#ifdef FOREBAY_BENCH
   add_bench_verbs(cli);
+#endif
   cli.app().footer(
       "Examples:\n"
       "  forebay start /scratch          serve a directory, in the background\n"

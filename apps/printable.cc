@@ -1,6 +1,7 @@
 #include "printable.h"
 
 #include <fmt/format.h>
+#include <pwd.h>
 
 #include "assembly/json.h"
 
@@ -48,6 +49,11 @@ std::string printable(std::string_view name) {
 
 std::string printable_text(std::string_view text) {
   return escape_all(text, "\n\\");
+}
+
+std::string user_name(uint32_t uid) {
+  const struct passwd* user = ::getpwuid(uid);
+  return user ? user->pw_name : std::to_string(uid);
 }
 
 }  // namespace forebay

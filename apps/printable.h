@@ -2,6 +2,7 @@
 // shown as they are, they could break a line or steer the terminal.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -14,5 +15,8 @@ std::string printable(std::string_view name);
 // A text of ours that may quote such names: as it is, but for control characters other than
 // newlines and bytes that are not UTF-8.
 std::string printable_text(std::string_view text);
+
+// Of the user's account, or the number if it has none here.
+std::string user_name(uint32_t uid);
 
 }  // namespace forebay

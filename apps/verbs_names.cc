@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <grp.h>
-#include <pwd.h>
 
 #include <charconv>
 
@@ -11,11 +10,6 @@
 
 namespace forebay {
 namespace {
-
-std::string user_name(uint32_t uid) {
-  const struct passwd* user = ::getpwuid(uid);
-  return user ? user->pw_name : std::to_string(uid);
-}
 
 std::string group_name(uint32_t gid) {
   const struct group* group = ::getgrgid(gid);

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <pwd.h>
 #include <signal.h>
 
 #include <chrono>
@@ -144,11 +143,6 @@ void add_stop(Cli& cli) {
 
 // ---- status ----
 
-std::string user_name(int64_t uid) {
-  const struct passwd* user = ::getpwuid(static_cast<uid_t>(uid));
-  return user ? user->pw_name : std::to_string(uid);
-}
-
 std::string bytes(const Json& json) {
   return about_size(static_cast<uint64_t>(json.integer()));
 }
@@ -190,13 +184,13 @@ void show_sessions(const Json& status) {
                                                  "REQUESTS", "UNDER WAY", "WRITTEN", "READ",
                                                  "LATENCY", "99 %"}};
   for (const Json& s : status["sessions"].array())
-    rows.push_back({fmt::format("{} {}{}", printable(s["host"].text()), s["pid"].integer(),
-                                s["connected"].boolean() ? "" : " (lost)"),
-                    printable(s["program"].text()), user_name(s["uid"].integer()),
-                    s["job"].text().empty() ? "-" : printable(s["job"].text()), s["export"].text(),
-                    number(s["requests"]), number(s["flights"]), bytes(s["bytes_in"]),
-                    bytes(s["bytes_out"]), microseconds(s["latency_us"]["p50"]),
-                    microseconds(s["latency_us"]["p99"])});
+    rows.push_back(
+        {fmt::format("{} {}{}", printable(s["host"].text()), s["pid"].integer(),
+                     s["connected"].boolean() ? "" : " (lost)"),
+         printable(s["program"].text()), user_name(static_cast<uint32_t>(s["uid"].integer())),
+         s["job"].text().empty() ? "-" : printable(s["job"].text()), s["export"].text(),
+         number(s["requests"]), number(s["flights"]), bytes(s["bytes_in"]), bytes(s["bytes_out"]),
+         microseconds(s["latency_us"]["p50"]), microseconds(s["latency_us"]["p99"])});
   if (rows.size() == 1)
     fmt::print("\nNo clients.\n");
   else

@@ -36,6 +36,11 @@ auto caught(Fn&& fn) -> decltype(fn()) {
   }
 }
 
+template <class T>
+Result<void> without_value(const Result<T>& result) {
+  return result ? Result<void>() : Result<void>(result.error());
+}
+
 // A function that returns 0 or -1; fn returns Result<void>.
 template <class Fn>
 int status(const Where& where, Fn&& fn) {

@@ -107,10 +107,6 @@ Result<Reply> call(fb_file* file, Op op, uint32_t flags = 0) {
   return use->store().call(use->request(op, flags));
 }
 
-Result<void> without_value(const Result<Reply>& reply) {
-  return reply ? Result<void>() : Result<void>(reply.error());
-}
-
 }  // namespace
 
 int fb_open(fb_store* store, const char* path, int flags, unsigned mode, const char* const* hints,

@@ -8,10 +8,6 @@ using namespace forebay::capi;
 
 namespace {
 
-Result<void> without_value(const Result<Reply>& reply) {
-  return reply ? Result<void>() : Result<void>(reply.error());
-}
-
 Result<void> stat_into(fb_store* store, const char* path, Follow follow, fb_attr* attr) {
   if (auto ok = given({store, path, attr}); !ok) return ok;
   auto found = find_path(*store->store, store->caller, path, follow);

@@ -8,10 +8,6 @@
 namespace forebay {
 namespace {
 
-Extent ext(uint64_t offset, uint64_t length) {
-  return {Offset(offset), Length(length)};
-}
-
 using ByteSet = std::set<int64_t>;
 
 TEST(ExtentSet, NormaliseKeepsTheBytes) {

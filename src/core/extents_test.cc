@@ -8,15 +8,11 @@
 namespace forebay {
 namespace {
 
-Extent ext(uint64_t offset, uint64_t length) {
-  return {Offset(offset), Length(length)};
-}
-
 Extents made(std::vector<Extent> blocks, std::vector<Stride> loops = {}) {
   return Extents::make(std::move(blocks), std::move(loops)).value();
 }
 
-int code_of(std::vector<Extent> blocks, std::vector<Stride> loops = {}) {
+int code_of_make(std::vector<Extent> blocks, std::vector<Stride> loops = {}) {
   const Result<Extents> r = Extents::make(std::move(blocks), std::move(loops));
   return r ? 0 : r.error().code();
 }
@@ -98,31 +94,31 @@ TEST(Extents, KeepsLoopsThatASliceDoesNotCut) {
 }
 
 TEST(Extents, RefusesWhatIsOutOfBounds) {
-  EXPECT_EQ(code_of({ext(kMaxOffset, 0)}), 0);
-  EXPECT_EQ(code_of({ext(kMaxOffset - 1, 1)}), 0);
-  EXPECT_EQ(code_of({ext(kMaxOffset, 1)}), EINVAL);
-  EXPECT_EQ(code_of({ext(UINT64_MAX, 0)}), EINVAL);
-  EXPECT_EQ(code_of({ext(UINT64_MAX, 2)}), EINVAL);
-  EXPECT_EQ(code_of({ext(5, UINT64_MAX)}), EINVAL);
-  EXPECT_EQ(code_of({ext(0, 1)}, {{2, INT64_MIN}}), EINVAL);
-  EXPECT_EQ(code_of({ext(0, 1)}, {{UINT64_MAX, INT64_MIN}}), EINVAL);
-  EXPECT_EQ(code_of({ext(0, 1)}, {{UINT64_MAX, INT64_MAX}}), EINVAL);
-  EXPECT_EQ(code_of({ext(0, 1)}, {{2, INT64_MAX}}), EINVAL);
-  EXPECT_EQ(code_of({ext(0, 1)}, {{2, INT64_MAX - 1}}), 0);
-  EXPECT_EQ(code_of({ext(kMaxOffset - 1, 1)}, {{2, -(INT64_MAX - 1)}}), 0);
-  EXPECT_EQ(code_of({ext(kMaxOffset - 1, 1)}, {{2, -INT64_MAX}}), EINVAL);
-  EXPECT_EQ(code_of({ext(10, 1)}, {{3, 10}, {2, -11}}), EINVAL);
-  EXPECT_EQ(code_of({ext(10, 1)}, std::vector<Stride>(100000, {2, INT64_MAX})), EINVAL);
+  EXPECT_EQ(code_of_make({ext(kMaxOffset, 0)}), 0);
+  EXPECT_EQ(code_of_make({ext(kMaxOffset - 1, 1)}), 0);
+  EXPECT_EQ(code_of_make({ext(kMaxOffset, 1)}), EINVAL);
+  EXPECT_EQ(code_of_make({ext(UINT64_MAX, 0)}), EINVAL);
+  EXPECT_EQ(code_of_make({ext(UINT64_MAX, 2)}), EINVAL);
+  EXPECT_EQ(code_of_make({ext(5, UINT64_MAX)}), EINVAL);
+  EXPECT_EQ(code_of_make({ext(0, 1)}, {{2, INT64_MIN}}), EINVAL);
+  EXPECT_EQ(code_of_make({ext(0, 1)}, {{UINT64_MAX, INT64_MIN}}), EINVAL);
+  EXPECT_EQ(code_of_make({ext(0, 1)}, {{UINT64_MAX, INT64_MAX}}), EINVAL);
+  EXPECT_EQ(code_of_make({ext(0, 1)}, {{2, INT64_MAX}}), EINVAL);
+  EXPECT_EQ(code_of_make({ext(0, 1)}, {{2, INT64_MAX - 1}}), 0);
+  EXPECT_EQ(code_of_make({ext(kMaxOffset - 1, 1)}, {{2, -(INT64_MAX - 1)}}), 0);
+  EXPECT_EQ(code_of_make({ext(kMaxOffset - 1, 1)}, {{2, -INT64_MAX}}), EINVAL);
+  EXPECT_EQ(code_of_make({ext(10, 1)}, {{3, 10}, {2, -11}}), EINVAL);
+  EXPECT_EQ(code_of_make({ext(10, 1)}, std::vector<Stride>(100000, {2, INT64_MAX})), EINVAL);
 }
 
 TEST(Extents, RefusesTotalsBeyond63Bits) {
-  EXPECT_EQ(code_of({ext(0, 1)}, {{kMaxOffset, 0}}), 0);
-  EXPECT_EQ(code_of({ext(0, 1)}, {{UINT64_MAX, 0}}), EOVERFLOW);
-  EXPECT_EQ(code_of({ext(0, 2)}, {{uint64_t{1} << 62, 0}}), EOVERFLOW);
-  EXPECT_EQ(code_of({ext(0, 1)}, std::vector<Stride>(62, {2, 0})), 0);
-  EXPECT_EQ(code_of({ext(0, 1)}, std::vector<Stride>(63, {2, 0})), EOVERFLOW);
-  EXPECT_EQ(code_of({ext(0, 1)}, std::vector<Stride>(100000, {UINT64_MAX, 0})), EOVERFLOW);
-  EXPECT_EQ(code_of({ext(0, kMaxOffset), ext(0, kMaxOffset)}), EOVERFLOW);
+  EXPECT_EQ(code_of_make({ext(0, 1)}, {{kMaxOffset, 0}}), 0);
+  EXPECT_EQ(code_of_make({ext(0, 1)}, {{UINT64_MAX, 0}}), EOVERFLOW);
+  EXPECT_EQ(code_of_make({ext(0, 2)}, {{uint64_t{1} << 62, 0}}), EOVERFLOW);
+  EXPECT_EQ(code_of_make({ext(0, 1)}, std::vector<Stride>(62, {2, 0})), 0);
+  EXPECT_EQ(code_of_make({ext(0, 1)}, std::vector<Stride>(63, {2, 0})), EOVERFLOW);
+  EXPECT_EQ(code_of_make({ext(0, 1)}, std::vector<Stride>(100000, {UINT64_MAX, 0})), EOVERFLOW);
+  EXPECT_EQ(code_of_make({ext(0, kMaxOffset), ext(0, kMaxOffset)}), EOVERFLOW);
 }
 
 TEST(Extents, HasOneSmallForm) {

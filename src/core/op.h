@@ -71,6 +71,10 @@ enum class OpKind : uint8_t {
   session,  // open and close: they change what a session holds
 };
 
+constexpr bool is_transfer(Op op) {
+  return op == Op::read || op == Op::write;
+}
+
 struct OpInfo {
   Op op;
   const char* name;
@@ -241,6 +245,8 @@ inline constexpr size_t kMaxPath = 4095;        // a symlink's target, a path gi
 inline constexpr size_t kMaxXattr = 64 * 1024;  // one value, one list of names (the kernel's)
 // The length of a readdir: bytes of entries at most. 0 leaves it to the store.
 inline constexpr size_t kMaxReaddirBytes = 256 * 1024;
+// What an entry takes of it beside its name, without and with attributes; about as on the wire.
+inline constexpr uint64_t kReaddirEntry = 24, kReaddirPlusEntry = 200;
 
 // Is doing it twice as doing it once, so that a client may send it again after a server's crash
 // without knowing whether it happened? A second time may not fail because of the first (a create

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/assert.h"
+#include "core/extent_set.h"
 
 namespace forebay {
 
@@ -23,6 +24,10 @@ inline uint64_t test_seed() {
               static_cast<unsigned long long>(seed));
   std::fflush(stdout);
   return seed;
+}
+
+inline Extent ext(uint64_t offset, uint64_t length) {
+  return {Offset(offset), Length(length)};
 }
 
 // A directory of its own under $TMPDIR or /tmp, removed with everything in it when destroyed.

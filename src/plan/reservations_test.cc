@@ -18,7 +18,7 @@ Extents range(uint64_t offset, uint64_t length) {
 }
 
 // The rule taken literally: a list in order of arrival, every pair compared.
-class Model {
+class LiteralRule {
  public:
   void add(Id id, Mode mode, Extents extents) { held_.push_back({id, mode, std::move(extents)}); }
 
@@ -73,7 +73,7 @@ TEST(Reservations, FollowTheRuleExactly) {
   for (int round = 0; round < 60; ++round) {
     const uint64_t universe = 10 + random() % 300, most = 3 + random() % 40;
     Reservations reservations;
-    Model model;
+    LiteralRule model;
     for (int i = 0; i < 500; ++i) {
       const std::vector<Id> before = model.running();
       if (model.size() == 0 || (model.size() < most && random() % 2 == 0)) {

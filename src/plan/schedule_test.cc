@@ -148,7 +148,7 @@ TEST(Schedule, AChangeOfPolicyLosesNothing) {
 
 // ---- Against what the header promises, on random loads ----
 
-struct Model {
+struct RandomLoad {
   Schedule& schedule;
   std::mt19937_64& random;
   const ScheduleOptions& options;
@@ -214,7 +214,7 @@ TEST(Schedule, EveryRequestGoesOutOnceOfEveryLoad) {
     o.reads = random() % 2 ? Gather::useful : Gather::never;
     Schedule s(o);
     const bool changing = random() % 4 == 0;
-    Model model{s, random, o, changing};
+    RandomLoad model{s, random, o, changing};
     for (int step = 0; step < 1000; ++step) {
       switch (random() % 6) {
         case 0:

@@ -9,10 +9,6 @@
 namespace forebay::server {
 namespace {
 
-bool is_data(Op op) {
-  return op == Op::read || op == Op::write;
-}
-
 // Calls that may take long are worth a token with which to take them back; for the others it would
 // be an allocation per request.
 bool may_take_long(Op op) {
@@ -70,7 +66,7 @@ void Flight::start() {
 // What a request must have for itself. A truncation takes everything beyond the new size.
 Result<Extents> Flight::wanted() const {
   if (list_) return list_->reserved();
-  if (is_data(op)) return request_.file;
+  if (is_transfer(op)) return request_.file;
   if (op == Op::resize) {
     return Extents::make({{Offset(request_.length.value),
                            Length(kMaxOffset - std::min(kMaxOffset, request_.length.value))}});
@@ -81,7 +77,7 @@ Result<Extents> Flight::wanted() const {
 
 // True if the request may go on at once.
 bool Flight::reserve() {
-  if (!is_data(op) && op != Op::resize && op != Op::fallocate) return true;
+  if (!is_transfer(op) && op != Op::resize && op != Op::fallocate) return true;
   Result<Extents> extents = wanted();
   if (!extents) return fail(std::move(extents).error()), false;
   if (extents->empty()) return true;
@@ -236,7 +232,7 @@ void CallFlight::begin() {
   if (op == Op::read) {
     data_ = {std::make_unique_for_overwrite<std::byte[]>(total_), static_cast<uint32_t>(total_)};
   }
-  if (is_data(op)) request_.memory = Memory::of(data_.span());
+  if (is_transfer(op)) request_.memory = Memory::of(data_.span());
   if (session_->must_note(request_)) {
     caller_ = request_.caller;
     handle_ = request_.handle;

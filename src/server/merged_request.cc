@@ -10,7 +10,7 @@ namespace {
 // A list of more pieces gains little by being merged with others.
 constexpr uint64_t kMostPieces = 256;
 
-bool rises(const Extents& file) {
+bool ascends(const Extents& file) {
   Offset end;
   for (ExtentCursor c(file); !c.done();) {
     const Extent piece = c.take(file.total());
@@ -38,7 +38,7 @@ uint64_t before(const Extents& file, Offset end) {
 uint32_t mergeable_pieces(const Request& r) {
   const uint64_t pieces = std::max(r.file.pieces(), r.memory.shape.pieces());
   if (pieces > kMostPieces || r.flags != 0) return 0;
-  if (r.op == Op::write && !r.file.contiguous() && !rises(r.file)) return 0;
+  if (r.op == Op::write && !r.file.contiguous() && !ascends(r.file)) return 0;
   return static_cast<uint32_t>(pieces);
 }
 

@@ -10,10 +10,6 @@
 namespace forebay::server {
 namespace {
 
-Extent ext(uint64_t offset, uint64_t length) {
-  return {Offset(offset), Length(length)};
-}
-
 TEST(MergeablePieces, AreThoseOfTheLongerSide) {
   std::string bytes(100, '\0');
   Request r;

@@ -26,10 +26,6 @@ constexpr Staging kOtherStaging{.piece = 4_KiB, .batch = 256_KiB};
 // inline each may take as long as a write of a megabyte.
 constexpr unsigned kBatchesPerTask = 4;
 
-bool is_data(Op op) {
-  return op == Op::read || op == Op::write;
-}
-
 // What moves nothing or is malformed (core/op.h, check()) in a way that merging would stumble over
 // is the back end's to answer.
 bool schedulable(const Request& r) {
@@ -454,7 +450,7 @@ ScheduledStore::~ScheduledStore() {
 
 void ScheduledStore::submit(Request&& request, Completion&& done, Origin origin) {
   if (request.op == Op::close) state_->forget(request.right);
-  if (!is_data(request.op) || !schedulable(request)) {
+  if (!is_transfer(request.op) || !schedulable(request)) {
     return inner_->submit(std::move(request), std::move(done));
   }
   state_->submit(std::move(request), std::move(done), origin);
@@ -465,7 +461,7 @@ void ScheduledStore::submit(Request&& request, Completion&& done) {
 }
 
 Result<Reply> ScheduledStore::call(Request request) {
-  if (is_data(request.op)) return Store::call(std::move(request));
+  if (is_transfer(request.op)) return Store::call(std::move(request));
   if (request.op == Op::close) state_->forget(request.right);
   return inner_->call(std::move(request));
 }

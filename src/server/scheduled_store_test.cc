@@ -72,10 +72,6 @@ TEST(MergeKeys, ANumberThatIsUsedAgainProvesNothing) {
 
 // ---- The store ----
 
-Extent ext(uint64_t offset, uint64_t length) {
-  return {Offset(offset), Length(length)};
-}
-
 struct File {
   Handle handle;
   Right right;

@@ -13,10 +13,6 @@ namespace forebay {
 
 namespace {
 
-// What one entry takes of a readdir's length, about as on the wire.
-constexpr uint64_t kEntryBytes = 24;
-constexpr uint64_t kEntryPlusBytes = 200;
-
 bool is(const Attr& attr, FileType type) {
   return attr.type == type;
 }
@@ -321,7 +317,7 @@ Result<Reply> MemoryFs::readdir(Inode& directory, Request& r) {
   uint64_t bytes = 0;
   auto at = directory.order.upper_bound(r.cookie);
   for (; at != directory.order.end(); ++at) {
-    bytes += at->second.size() + (plus ? kEntryPlusBytes : kEntryBytes);
+    bytes += at->second.size() + (plus ? kReaddirPlusEntry : kReaddirEntry);
     // One entry always fits: a reader with a small buffer gets on.
     if (!reply.entries.empty() && bytes > r.length.value) break;
     const Inode& file = inode(directory.names.at(at->second).file_id);

@@ -9,6 +9,7 @@
 
 #include "core/testing.h"
 #include "store/memory_content.h"
+#include "store/testing.h"
 
 namespace forebay {
 namespace {
@@ -58,14 +59,6 @@ TEST(SparseBytes, PaysForItsPages) {
     EXPECT_EQ(bytes.write(5 * kPage - 1, std::span(data).first(2)), 1u);
   }
   EXPECT_EQ(budget.free, 2 * kPage);
-}
-
-Request request(Op op, Handle handle) {
-  Request r;
-  r.op = op;
-  r.handle = std::move(handle);
-  r.caller = this_process_caller();
-  return r;
 }
 
 TEST(Memory, FullStoreSaysHowMuchLandedAndRecovers) {

@@ -11,7 +11,6 @@ namespace {
 
 constexpr const char* kTop = "/";
 constexpr const char* kGranted = "granted";
-constexpr uint64_t kEntryBytes = 24;  // of a readdir's length, beside the name
 
 Reply described_top() {
   Reply reply;
@@ -117,7 +116,7 @@ Reply NullStore::list(const Request& r) const {
   uint64_t bytes = 0, cookie = std::min<uint64_t>(r.cookie, sizes_.size());
   auto at = std::next(sizes_.begin(), static_cast<std::ptrdiff_t>(cookie));
   for (; at != sizes_.end(); ++at) {
-    bytes += kEntryBytes + at->first.size();
+    bytes += kReaddirEntry + at->first.size();
     if (!reply.entries.empty() && bytes > r.length.value) break;
     Entry entry{at->first, ++cookie, file_id(at->first), FileType::file, {}, {}};
     if (r.flags & kFlagPlus) {

@@ -4,16 +4,10 @@
 
 #include <vector>
 
+#include "store/testing.h"
+
 namespace forebay {
 namespace {
-
-Request request(Op op, Handle handle) {
-  Request r;
-  r.op = op;
-  r.handle = std::move(handle);
-  r.caller = this_process_caller();
-  return r;
-}
 
 TEST(Null, KeepsSizesAndReadsZeros) {
   NullStore store;

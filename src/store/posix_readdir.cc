@@ -12,10 +12,6 @@ namespace forebay::posix {
 
 namespace {
 
-// What one entry takes of the reply's length, about as on the wire.
-constexpr uint64_t kEntryBytes = 24;
-constexpr uint64_t kEntryPlusBytes = 200;
-
 // The kernel's struct linux_dirent64, whose name has no fixed length.
 struct RawEntry {
   uint64_t inode;
@@ -25,7 +21,7 @@ struct RawEntry {
 };
 constexpr size_t kNameAt = offsetof(RawEntry, type) + 1;
 
-FileType type_of(uint8_t type) {
+FileType type_of_entry(uint8_t type) {
   switch (type) {
     case DT_REG:
       return FileType::file;
@@ -53,7 +49,7 @@ Entry entry_of(const char* at, size_t& bytes) {
   entry.name = at + kNameAt;
   entry.cookie = static_cast<uint64_t>(raw.next);
   entry.file_id = raw.inode;
-  entry.type = type_of(raw.type);
+  entry.type = type_of_entry(raw.type);
   return entry;
 }
 
@@ -93,7 +89,7 @@ Result<Reply> Operations::readdir(At& at, Request& r) {
     for (long i = 0; i < n; i += static_cast<long>(bytes)) {
       Entry entry = entry_of(buffer + i, bytes);
       if (entry.name == "." || entry.name == ".." || is_own_folder(at, entry.name)) continue;
-      const uint64_t size = entry.name.size() + (plus ? kEntryPlusBytes : kEntryBytes);
+      const uint64_t size = entry.name.size() + (plus ? kReaddirPlusEntry : kReaddirEntry);
       // One entry always fits: a reader with a small buffer gets on.
       if (!reply.entries.empty() && size > room) return reply;
       room -= std::min(room, size);

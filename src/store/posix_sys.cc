@@ -28,7 +28,7 @@ Error failed(std::string what) {
 
 namespace {
 
-FileType type_of(uint32_t mode) {
+FileType type_of_mode(uint32_t mode) {
   switch (mode & S_IFMT) {
     case S_IFREG:
       return FileType::file;
@@ -53,7 +53,7 @@ FileTime time_of(const statx_timestamp& t) {
 }
 
 void fill(const struct statx& s, Attr& attr) {
-  attr.type = type_of(s.stx_mode);
+  attr.type = type_of_mode(s.stx_mode);
   attr.mode = s.stx_mode & 07777;
   attr.uid = s.stx_uid;
   attr.gid = s.stx_gid;

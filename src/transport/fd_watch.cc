@@ -7,19 +7,15 @@
 
 namespace forebay {
 
-namespace {
-
-EpollLoop& real(Loop& loop) {
+EpollLoop& epoll_loop(Loop& loop) {
   auto* epoll = dynamic_cast<EpollLoop*>(&loop);
-  FOREBAY_ASSERT(epoll != nullptr, "sockets need a loop of the real kind");
+  FOREBAY_ASSERT(epoll != nullptr, "sockets and shared memory need a loop of the real kind");
   return *epoll;
 }
 
-}  // namespace
-
 // Shared with whatever is under way when the watch is destroyed.
 struct FdWatch::State final : EpollLoop::Ready, std::enable_shared_from_this<State> {
-  State(Loop& l, Fd f, FdUser& u) : loop(real(l)), fd(std::move(f)), user(&u) {}
+  State(Loop& l, Fd f, FdUser& u) : loop(epoll_loop(l)), fd(std::move(f)), user(&u) {}
 
   void await(uint32_t events) {
     if (!fd) return;

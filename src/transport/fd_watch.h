@@ -17,6 +17,11 @@
 
 namespace forebay {
 
+class EpollLoop;
+
+// The loop as what it must be for real descriptors (asserted).
+EpollLoop& epoll_loop(Loop& loop);
+
 class FdUser {
  public:
   virtual void readable() {}

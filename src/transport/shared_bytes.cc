@@ -16,12 +16,6 @@ namespace forebay {
 
 namespace {
 
-EpollLoop& real(Loop& loop) {
-  auto* epoll = dynamic_cast<EpollLoop*>(&loop);
-  FOREBAY_ASSERT(epoll != nullptr, "shared memory needs a loop of the real kind");
-  return *epoll;
-}
-
 // The rings and who is told of them. Shared with the calls under way, because the user may destroy
 // the stream inside any of them.
 class Rings final : public EpollLoop::Poller,
@@ -41,7 +35,7 @@ class Rings final : public EpollLoop::Poller,
   const std::shared_ptr<SharedRegion>& region() const { return region_; }
 
   void attach(Loop& loop, ByteStream::User& user, int socket) {
-    loop_ = &real(loop);
+    loop_ = &epoll_loop(loop);
     user_ = &user;
     socket_ = socket;
     // Edge-triggered: nobody needs to read what was written to it.

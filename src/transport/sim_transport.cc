@@ -331,8 +331,8 @@ class SimTransport final : public Transport {
 };
 
 // A connect under way: the request travels, then the answer.
-struct Attempt : std::enable_shared_from_this<Attempt> {
-  Attempt(SimNetwork::Impl& n, Loop& l) : keep(n.shared_from_this()), network(n), loop(l) {}
+struct SimAttempt : std::enable_shared_from_this<SimAttempt> {
+  SimAttempt(SimNetwork::Impl& n, Loop& l) : keep(n.shared_from_this()), network(n), loop(l) {}
 
   std::shared_ptr<SimNetwork::Impl> keep;
   SimNetwork::Impl& network;
@@ -347,7 +347,7 @@ struct Attempt : std::enable_shared_from_this<Attempt> {
   void answer(Result<std::unique_ptr<Connection>> result);
 };
 
-void Attempt::reach() {
+void SimAttempt::reach() {
   if (network.cut_off(host)) return;
   const auto it = network.listeners.find(address.host);
   if (it == network.listeners.end()) {
@@ -371,14 +371,14 @@ void Attempt::reach() {
       loop, std::make_unique<SimBytes>(std::move(link), 1), identity));
 }
 
-void Attempt::answer(Result<std::unique_ptr<Connection>> result) {
+void SimAttempt::answer(Result<std::unique_ptr<Connection>> result) {
   if (!done) return;  // too late
   network.loop.cancel(deadline);
   std::exchange(done, {})(std::move(result));
 }
 
 void SimTransport::connect(const Address& address, Loop& loop, Duration timeout, Connected done) {
-  auto attempt = std::make_shared<Attempt>(*network_, loop);
+  auto attempt = std::make_shared<SimAttempt>(*network_, loop);
   attempt->address = address;
   attempt->host = host_;
   attempt->identity = identity_;

@@ -108,11 +108,11 @@ TEST_P(Conformance, UnderFaults) {
   }
 }
 
-std::string name_of(const ::testing::TestParamInfo<Pair>& info) {
+std::string pair_name(const ::testing::TestParamInfo<Pair>& info) {
   return info.param.subject.name + "__" + info.param.test.name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Stores, Conformance, ::testing::ValuesIn(pairs()), name_of);
+INSTANTIATE_TEST_SUITE_P(Stores, Conformance, ::testing::ValuesIn(pairs()), pair_name);
 
 }  // namespace
 }  // namespace forebay::conformance

@@ -345,11 +345,11 @@ TEST_P(Random, Trees) {
   }
 }
 
-std::string name_of(const ::testing::TestParamInfo<Subject>& info) {
+std::string subject_name(const ::testing::TestParamInfo<Subject>& info) {
   return info.param.name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Stores, Random, ::testing::ValuesIn(subjects()), name_of);
+INSTANTIATE_TEST_SUITE_P(Stores, Random, ::testing::ValuesIn(subjects()), subject_name);
 
 }  // namespace
 }  // namespace forebay::conformance
