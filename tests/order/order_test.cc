@@ -187,6 +187,7 @@ Setting random_setting(Chooser& dice) {
   s.concurrency = dice.pick(4);
   s.cell = 512;
   s.in_flight = 1 + dice.pick(4);
+  s.pipeline = static_cast<Pipeline>(dice.pick(3));
   s.pool = (4 + dice.pick(12)) * 4_KiB;
   s.real = dice.pick(2) == 0;
   s.network = {};

@@ -68,6 +68,7 @@ void Stage::start_server() {
   exported.chunk = 4_KiB;
   exported.pool = setting_.pool;
   exported.in_flight = setting_.in_flight;
+  exported.pipeline = setting_.pipeline;
   exported.scheduler = setting_.scheduler;
   auto store = std::make_unique<HeldStore>(setting_.concurrency);
   store_ = store.get();

@@ -37,6 +37,7 @@ struct Setting {
   // A request of up to 1 KiB is small, a chunk is 4 KiB.
   uint64_t cell = 8;
   unsigned in_flight = 4;
+  Pipeline pipeline = Pipeline::parallel;
   uint64_t pool = 64_KiB;
   // Its clients are those of src/client, which come back after a cut. Otherwise they speak raw
   // frames, and send whatever they are told to at once.
