@@ -179,6 +179,9 @@ ExportOptions export_options(const ExportConfig& config) {
   options.pool = config.pool;
   options.chunk = config.chunk;
   options.in_flight = config.in_flight;
+  options.pipeline = config.pipeline == "none"     ? Pipeline::none
+                     : config.pipeline == "serial" ? Pipeline::serial
+                                                   : Pipeline::parallel;
   using Policy = SchedulerOptions::Policy;
   options.scheduler.policy = config.scheduler == "fifo"   ? Policy::fifo
                              : config.scheduler == "hbrr" ? Policy::hbrr
@@ -229,6 +232,7 @@ Result<std::unique_ptr<RemoteStore>> connect(const Config& config, const std::st
   options.connect_timeout = config.client.connect_timeout;
   options.retry_for = config.client.retry_for;
   options.program = program;
+  options.chunk = static_cast<uint32_t>(config.client.chunk);
   if (const char* job = std::getenv("SLURM_JOB_ID")) options.job = job;
   if (options.export_name.empty()) {
     auto only = only_export(config);

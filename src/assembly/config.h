@@ -46,6 +46,7 @@ struct ExportConfig {
   uint64_t pool = 64_MiB;
   uint64_t chunk = 1_MiB;
   unsigned in_flight = 4;
+  std::string pipeline = "parallel";
   unsigned threads = 8;
   std::string scheduler = "auto";
   unsigned quantum = 256;
@@ -59,6 +60,7 @@ struct ClientConfig {
   std::string transport = "any";
   uint64_t shared_memory = 4_MiB;
   uint64_t alloc_memory = 1_GiB;
+  uint64_t chunk = 0;
   std::string export_name;
   Duration connect_timeout = std::chrono::seconds(5);
   Duration retry_for = std::chrono::seconds(60);

@@ -65,7 +65,17 @@ std::vector<Key> describe(ExportConfig& c) {
        {},
        4_KiB,
        16_MiB},
-      {"in_flight", &c.in_flight, "pieces of one request that may be under way at once", {}, 1, 64},
+      {"in_flight",
+       &c.in_flight,
+       "pieces of one request that may be under way at once, in a serial or parallel pipeline",
+       {},
+       1,
+       64},
+      {"pipeline", &c.pipeline,
+       "whether the pieces of one request overlap: each is stored while others are transferred, in "
+       "any order (`parallel`) or one after the other (`serial`), or nothing is stored before all "
+       "is transferred, or all that the pool holds (`none`)",
+       "none|serial|parallel"},
       {"threads", &c.threads, "threads for file system calls that may wait", {}, 1, 1024},
       {"scheduler", &c.scheduler,
        "how reads and writes reach the file system: in the order of arrival (`fifo`), merged and "
@@ -105,13 +115,19 @@ std::vector<Key> describe(ClientConfig& c) {
        1_GiB},
       {"alloc_memory",
        &c.alloc_memory,
-       "memory that a program can get from `fb_alloc`, which a server on its node reaches without "
-       "a "
-       "copy; pages count when they are used; beyond it, and without `shared_memory`, `fb_alloc` "
+       "memory that a program can get from `fb_alloc`, which a server on its node reaches "
+       "without a copy; pages count when they are used; beyond it, and without `shared_memory`, `fb_alloc` "
        "gives ordinary memory",
        {},
        0,
        1_GiB},
+      {"chunk",
+       &c.chunk,
+       "bulk data moves in pieces of at most this size, in steps of 4 KiB; 0: of the size that the "
+       "server has",
+       {},
+       0,
+       16_MiB},
       {"export", &c.export_name, "which export to use; empty: the server's only one"},
       {"connect_timeout", &c.connect_timeout, "how long one attempt to connect may take"},
       {"retry_for", &c.retry_for,

@@ -126,6 +126,7 @@ void Link::greet() {
   hello.program = options_.program;
   hello.job = options_.job;
   hello.pid = static_cast<uint32_t>(::getpid());
+  hello.chunk = options_.chunk;
   connection_->send(wire::encode(hello));
 }
 

@@ -39,6 +39,7 @@ struct RemoteOptions {
   Duration connect_timeout = std::chrono::seconds(5);
   Duration retry_for = std::chrono::seconds(60);  // keep trying to reconnect for so long
   std::string program, job;                       // for the server's status
+  uint32_t chunk = 0;  // bulk data moves in no larger pieces; 0: in the server's
 };
 
 // What a RemoteStore runs on. The real one makes an EpollLoop and a socket transport, anew after a

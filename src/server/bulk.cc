@@ -5,13 +5,17 @@
 #include "server/session.h"
 
 namespace forebay::server {
-namespace {}  // namespace
-
 BulkFlight::BulkFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
-    : Flight(std::move(session), std::move(message)) {}
+    : Flight(std::move(session), std::move(message)),
+      in_order_(exported().options.pipeline == Pipeline::serial) {}
+
+size_t BulkFlight::window() const {
+  if (!apart()) return exported().options.in_flight;
+  return std::min((total_ - 1) / session_->chunk() + 1, exported().pool.capacity());
+}
 
 void BulkFlight::start_stream() {
-  if (chunks_.empty()) chunks_ = std::vector<Chunk>(exported().options.in_flight);
+  if (chunks_.empty()) chunks_ = std::vector<Chunk>(window());
   cursor_.emplace(request_.file);
 }
 
@@ -30,6 +34,23 @@ void BulkFlight::advance() {
 unsigned BulkFlight::count(State state) const {
   return static_cast<unsigned>(
       std::ranges::count_if(chunks_, [&](const Chunk& c) { return c.state == state; }));
+}
+
+BulkFlight::Chunk* BulkFlight::first(State state) {
+  Chunk* found = nullptr;
+  for (Chunk& chunk : chunks_) {
+    if (chunk.state == state && (!found || chunk.position < found->position)) found = &chunk;
+  }
+  return found;
+}
+
+bool BulkFlight::may_store() const {
+  if (in_order_ && busy() > 0) return false;
+  return !apart() || count(State::pulled) + count(State::sending) == 0;
+}
+
+bool BulkFlight::may_transfer() const {
+  return !apart() || busy() == 0;
 }
 
 bool BulkFlight::waits_for_client() const {
@@ -103,9 +124,10 @@ void BulkFlight::detached() {
 }
 
 void BulkFlight::assign(Chunk& chunk) {
+  const uint64_t room = std::min<uint64_t>(chunk.room.bytes().size(), session_->chunk());
   chunk.position = issued();
   chunk.error.reset();
-  chunk.file = cursor_->take_list(Length(chunk.room.bytes().size()), kMaxPieces);
+  chunk.file = cursor_->take_list(Length(room), kMaxPieces);
   chunk.length = static_cast<uint32_t>(issued() - chunk.position);
 }
 

@@ -1,13 +1,22 @@
 // Bulk data, directed by the server: WriteFlight pulls a request's stream from the client,
-// ReadFlight pushes it, chunk by chunk through buffers of the export's pool (paper 1, section
-// III.A: the parallel pipeline, which is out of order; a chunk is received while others are
-// written).
+// ReadFlight pushes it, chunk by chunk through buffers of the export's pool (paper 1, section III.A
+// and its Figure 4).
+//
+// The three pipelines are one machine, which asks before each move of a chunk whether it may go to
+// the Store, and whether it may be transferred:
+//
+//             to the Store if                        transferred if
+//   none      nothing is being transferred           nothing is with the Store
+//   serial    nothing is with the Store              a buffer is free
+//   parallel  it is there (read: a buffer is free)   a buffer is free
+//
+// So `none` moves a request in rounds of as many chunks as there are buffers, in most cases one.
 //
 // Unlike the paper's, chunks are bounded in pieces as well as in bytes, and a flight is bounded in
 // chunks, so that memory is the pool and a small part of it for the lists of pieces.
 //
 // Invariants:
-//  1. A flight takes a first buffer in its turn and further ones, up to `in_flight`, only if nobody
+//  1. A flight takes a first buffer in its turn and further ones, up to its window, only if nobody
 //     waits for one. With a buffer in hand it waits for its client and the Store only, never for
 //     another buffer, so every buffer comes back.
 //  2. The file side is walked once, in the order of issue: a list of a million pieces stays linear.
@@ -58,7 +67,7 @@ class BulkFlight : public Flight {
     idle,
     lost,     // was asked of the client, and the connection broke: to be asked for again
     pulled,   // asked of the client; its buffer is where the data lands
-    landed,   // waits for a chunk before it to be stored
+    landed,   // its buffer holds the data, which waits for its turn to go on
     storing,  // with the Store
     sending,  // on its way to the client; `sent` holds the buffer
   };
@@ -81,7 +90,7 @@ class BulkFlight : public Flight {
   void start_stream();  // (again) from its start
   bool all_issued() const { return cursor_->done(); }
   uint64_t issued() const { return cursor_->position().value; }
-  // An idle chunk with a buffer, or null: then a buffer is on order, or in_flight are under way.
+  // An idle chunk with a buffer, or null: then a buffer is on order, or the window is full.
   Chunk* ready_chunk();
   // Gives the chunk a buffer; false: none is free, and one is on order if the flight has no other.
   bool furnish(Chunk& chunk);
@@ -91,6 +100,11 @@ class BulkFlight : public Flight {
   // The chunk is through. Its buffer goes back if it is not the only one, or not needed.
   void idle(Chunk& chunk, bool more);
   unsigned count(State state) const;
+  Chunk* first(State state);  // in the order of the stream; null: there is none
+  // Is a request transferred and stored in turns?
+  bool apart() const { return exported().options.pipeline == Pipeline::none; }
+  bool may_store() const;
+  bool may_transfer() const;
   unsigned index_of(const Chunk& chunk) const {
     return static_cast<unsigned>(&chunk - chunks_.data());
   }
@@ -100,10 +114,13 @@ class BulkFlight : public Flight {
   void late(unsigned call) override;
   void let_go() override;
 
-  std::vector<Chunk> chunks_;  // as many as in_flight, from begin() on; never resized
+  std::vector<Chunk> chunks_;  // the window, from begin() on; never resized
+  // Chunks go to the Store one after the other.
+  bool in_order_;
   std::optional<Error> error_;
 
  private:
+  size_t window() const;
   unsigned owned() const;
   BufferPool& pool() const;
   void order_buffer();
@@ -135,16 +152,11 @@ class WriteFlight final : public BulkFlight {
   void stream_landed(const wire::Pull& pull) override;
   uint64_t written() const override;
   Chunk* pulled_at(uint64_t position);
-  Chunk* first_lost();
   void ask(Chunk& chunk);
   void store(Chunk& chunk);
-  void store_next();
   void drop_lost();
   void lose(const Chunk& chunk, uint64_t landed);
 
-  // A stream that does not simply rise through the file may write a byte twice, and the later one
-  // counts: then chunks are stored one after the other.
-  bool in_order_ = false;
   uint64_t lost_at_ = std::numeric_limits<uint64_t>::max();  // first byte known not to be written
 };
 

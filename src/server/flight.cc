@@ -119,7 +119,7 @@ void Flight::charged(BufferPool::Charge charge) {
 void Flight::pull_list() {
   if (!list_->complete()) {
     list_asked_ = session_->connected();
-    const auto piece = list_->next(exported().pool.buffer_size());
+    const auto piece = list_->next(session_->chunk());
     if (list_asked_) {
       session_->pull(shared_from_this(), wire::Part::list, piece.position, piece.length);
     }

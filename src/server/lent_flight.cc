@@ -43,7 +43,7 @@ void LentFlight::issue(unsigned call) {
   part.position = cursor_->position().value;
   part.busy = true;
   Request request;
-  request.file = cursor_->take_list(Length(exported().pool.buffer_size()), kMaxPieces);
+  request.file = cursor_->take_list(Length(session_->chunk()), kMaxPieces);
   part.length = request.file.total().value;
   request.op = op;
   request.flags = request_.flags;

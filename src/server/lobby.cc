@@ -43,6 +43,14 @@ CallerRef with_job(const CallerRef& caller, const std::string& job) {
   return std::make_shared<const Caller>(std::move(copy));
 }
 
+// Ours, or the client's if that is smaller. In whole pages: a client's shared memory is cut into
+// chunks.
+uint32_t chunk_for(const wire::Hello& hello, const Export& exported) {
+  constexpr uint32_t kPage = 4_KiB;
+  const auto ours = static_cast<uint32_t>(exported.pool.buffer_size());
+  return hello.chunk == 0 ? ours : std::clamp(hello.chunk / kPage * kPage, kPage, ours);
+}
+
 }  // namespace
 
 Lobby::Lobby(ServerOptions options, Loop& loop, std::vector<Loop*> workers, CounterSet& counters)
@@ -194,7 +202,7 @@ Result<uint64_t> Lobby::make_session(const Peer& peer, const wire::Hello& hello,
   welcome.slots = options_->slots;
   welcome.eager_bytes = record.eager;
   welcome.eager_max = options_->eager_max;
-  welcome.chunk = static_cast<uint32_t>((*exported)->pool.buffer_size());
+  welcome.chunk = chunk_for(hello, **exported);
   welcome.max_list_bytes = (*exported)->pool.max_charge();
   welcome.grace_ms = static_cast<uint32_t>(options_->grace / std::chrono::milliseconds(1));
 

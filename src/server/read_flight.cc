@@ -17,7 +17,7 @@ bool ReadFlight::over() const {
 
 void ReadFlight::step() {
   if (!pushing_) return keep_no_buffers();
-  while (!over()) {
+  while (!over() && may_store()) {
     Chunk* chunk = ready_chunk();
     if (!chunk) break;
     assign(*chunk);
@@ -25,6 +25,7 @@ void ReadFlight::step() {
     read_in_[index_of(*chunk)] = round_;
     submit(part_of_request(*chunk), index_of(*chunk));
   }
+  for (Chunk* chunk; may_transfer() && (chunk = first(State::landed));) push(*chunk);
   if (busy() > 0 || !over()) return;
   if (error_) return answer(std::move(*error_));
   Reply reply;
@@ -45,10 +46,12 @@ void ReadFlight::done(unsigned call) {
   } else {
     FOREBAY_ASSERT(chunk.count <= chunk.length);
     if (chunk.count < chunk.length) end_ = std::min(end_, chunk.position + chunk.count);
-    if (chunk.count > 0 && chunk.position < end_) {
-      push(chunk);
-    } else {
+    if (chunk.count == 0 || chunk.position >= end_) {
       idle(chunk, !over());
+    } else if (apart()) {
+      chunk.state = State::landed;  // until the round is read
+    } else {
+      push(chunk);
     }
   }
   advance();
@@ -83,7 +86,7 @@ void ReadFlight::detached() {
   ++round_;
   pushing_ = false;
   for (Chunk& chunk : chunks_) {
-    if (chunk.state == State::sending) chunk.state = State::idle;
+    if (chunk.state == State::sending || chunk.state == State::landed) chunk.state = State::idle;
   }
   keep_no_buffers();
 }

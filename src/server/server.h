@@ -44,12 +44,20 @@ struct SchedulerOptions {
   bool brute_force = false;  // the merger: brute force instead of a tree
 };
 
+// What of a bulk request may happen at once (server/bulk.h).
+enum class Pipeline : uint8_t {
+  none,      // all of it, or as much as there are buffers for, is transferred before it is stored
+  serial,    // one chunk after the other is stored, while others are transferred
+  parallel,  // chunks are transferred and stored independently of each other
+};
+
 struct ExportOptions {
   std::string name;
   std::string what;        // for people: "posix /scratch"
   uint64_t pool = 64_MiB;  // buffers for bulk data
   uint64_t chunk = 1_MiB;  // one buffer, one data frame, one call of the Store
-  unsigned in_flight = 4;  // chunks of one request under way at most
+  unsigned in_flight = 4;  // chunks of one request under way at most, unless the pipeline is none
+  Pipeline pipeline = Pipeline::parallel;
   SchedulerOptions scheduler = {};
 };
 

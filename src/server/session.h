@@ -76,6 +76,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   const std::shared_ptr<BufferPool>& area() const { return area_; }
   // The memory that the client of this connection lends; null: none.
   std::shared_ptr<SharedPages> lent() const;
+  // The most that moves in one frame: what both sides have agreed on.
+  uint32_t chunk() const { return parts_.welcome.chunk; }
   // `into`: where in the area the bytes are to be put, if that is where they go.
   void pull(std::shared_ptr<Flight> flight, wire::Part part, uint64_t position, uint32_t length,
             const std::byte* into = nullptr);

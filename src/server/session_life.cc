@@ -23,9 +23,8 @@ bool Session::attach(std::unique_ptr<Connection>& connection, bool resumed) {
   loop().cancel(std::exchange(grace_timer_, 0));
   connection_ = std::move(connection);
   region_ = connection_->shared();
-  const uint64_t chunk = exported().pool.buffer_size();
-  if (region_ && region_->area().size() >= chunk) {
-    area_ = std::make_shared<BufferPool>(region_->area(), chunk, region_);
+  if (region_ && region_->area().size() >= chunk()) {
+    area_ = std::make_shared<BufferPool>(region_->area(), chunk(), region_);
   }
   ++attachment_;
   handed_ = taken_ = 0;

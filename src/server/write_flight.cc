@@ -28,15 +28,18 @@ bool rises(const Extents& extents) {
 }  // namespace
 
 void WriteFlight::begin() {
-  in_order_ = !rises(request_.file);
+  // A byte may be written twice, and the later one counts.
+  if (!rises(request_.file)) in_order_ = true;
   start_stream();
   advance();
 }
 
 void WriteFlight::step() {
-  while (!error_ && session_->connected()) {
+  // Chunks land in order, so none before the first is still to come.
+  for (Chunk* chunk; may_store() && (chunk = first(State::landed));) store(*chunk);
+  while (!error_ && session_->connected() && may_transfer()) {
     // In the order of the stream: what was lost comes before what was never asked for.
-    Chunk* chunk = first_lost();
+    Chunk* chunk = first(State::lost);
     if (chunk ? !furnish(*chunk) : all_issued() || !(chunk = ready_chunk())) break;
     if (chunk->state != State::lost) assign(*chunk);
     ask(*chunk);
@@ -59,15 +62,6 @@ void WriteFlight::ask(Chunk& chunk) {
                  chunk.room.area() ? chunk.room.bytes().data() : nullptr);
 }
 
-WriteFlight::Chunk* WriteFlight::first_lost() {
-  Chunk* first = nullptr;
-  for (Chunk& chunk : chunks_) {
-    if (chunk.state != State::lost) continue;
-    if (!first || chunk.position < first->position) first = &chunk;
-  }
-  return first;
-}
-
 WriteFlight::Chunk* WriteFlight::pulled_at(uint64_t position) {
   for (Chunk& chunk : chunks_) {
     if (chunk.state == State::pulled && chunk.position == position) return &chunk;
@@ -88,7 +82,6 @@ void WriteFlight::stream_landed(const wire::Pull& pull) {
     idle(chunk, false);
   } else {
     chunk.state = State::landed;
-    store_next();
   }
   advance();
 }
@@ -96,18 +89,6 @@ void WriteFlight::stream_landed(const wire::Pull& pull) {
 void WriteFlight::store(Chunk& chunk) {
   chunk.state = State::storing;
   submit(part_of_request(chunk), index_of(chunk));
-}
-
-// The landed chunk that comes first in the stream, if it may go to the Store. Chunks land in order,
-// so none before it is still to come.
-void WriteFlight::store_next() {
-  if (in_order_ && busy() > 0) return;
-  Chunk* next = nullptr;
-  for (Chunk& chunk : chunks_) {
-    if (chunk.state != State::landed) continue;
-    if (!next || chunk.position < next->position) next = &chunk;
-  }
-  if (next) store(*next);
 }
 
 void WriteFlight::done(unsigned call) {
@@ -120,11 +101,7 @@ void WriteFlight::done(unsigned call) {
     if (!error_) error_ = std::move(*chunk.error);
   }
   idle(chunk, !error_ && !all_issued());
-  if (error_) {
-    drop_lost();
-  } else {
-    store_next();
-  }
+  if (error_) drop_lost();
   advance();
 }
 
@@ -168,9 +145,8 @@ void WriteFlight::detached() {
     chunk.state = State::lost;
     chunk.room.release();
   }
-  if (!error_) return;
-  drop_lost();
-  advance();
+  if (error_) drop_lost();
+  if (!chunks_.empty()) advance();  // what has landed waits no longer for what was lost
 }
 
 void WriteFlight::attached() {

@@ -54,6 +54,7 @@ struct Hello {
   std::string auth_method, auth;
   std::string host, program, job;
   uint32_t pid = 0;
+  uint32_t chunk = 0;
   bool operator==(const Hello&) const = default;
 };
 

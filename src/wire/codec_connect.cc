@@ -17,7 +17,7 @@ std::string encode(const Hello& m) {
   return finish(b, FrameType::hello,
                 fbs::CreateHello(b, m.version_min, m.version_max, static_cast<uint8_t>(m.purpose),
                                  export_name, m.session, session_key, auth_method, auth, host,
-                                 program, m.pid, job));
+                                 program, m.pid, job, m.chunk));
 }
 
 Result<Hello> decode_hello(Bytes bytes) {
@@ -31,6 +31,7 @@ Result<Hello> decode_hello(Bytes bytes) {
   m.version_max = t.version_max();
   m.session = t.session();
   m.pid = t.pid();
+  m.chunk = t.chunk();
   fields.enumeration("purpose", t.purpose(), Hello::Purpose::control, m.purpose);
   fields.text("export", t.export_(), kMaxLabel, m.export_name);
   fields.bytes("session key", t.session_key(), kMaxKey, m.session_key);

@@ -82,6 +82,7 @@ Hello RandomMessages::hello() {
   m.program = bytes(kMaxLabel);
   m.job = bytes(kMaxLabel);
   m.pid = static_cast<uint32_t>(random_());
+  m.chunk = chance() ? static_cast<uint32_t>(random_()) : 0;
   return m;
 }
 

@@ -35,8 +35,8 @@ class Borrowed final : public Store {
   Store& store_;
 };
 
-std::unique_ptr<Server> make_server(Loop& loop, CounterSet& counters, Store& store,
-                                    uint64_t chunk) {
+std::unique_ptr<Server> make_server(Loop& loop, CounterSet& counters, Store& store, uint64_t chunk,
+                                    Pipeline pipeline = Pipeline::parallel) {
   ServerOptions options;
   options.slots = 8;
   options.eager_session = 2048;
@@ -46,6 +46,7 @@ std::unique_ptr<Server> make_server(Loop& loop, CounterSet& counters, Store& sto
   exported.name = "data";
   exported.pool = 64 * chunk;
   exported.chunk = chunk;
+  exported.pipeline = pipeline;
   FOREBAY_ASSERT(server->add_export(exported, std::make_unique<Borrowed>(store)).has_value());
   return server;
 }
@@ -59,10 +60,12 @@ std::unique_ptr<RemoteStore> connect_to(const Address& address, RemoteRuntime ru
   return std::move(*store);
 }
 
+template <Pipeline pipeline = Pipeline::parallel>
 class SimFixture final : public Fixture {
  public:
   explicit SimFixture(std::unique_ptr<Fixture> below)
-      : below_(std::move(below)), server_(make_server(loop_, counters_, below_->store(), 4_KiB)) {
+      : below_(std::move(below)),
+        server_(make_server(loop_, counters_, below_->store(), 4_KiB, pipeline)) {
     const Address address{Address::Kind::simulated, "server", 0};
     listener_ =
         server_side_
@@ -143,13 +146,18 @@ Subject served(Subject subject, std::string name) {
 }  // namespace
 
 std::vector<Subject> remote_subjects() {
-  Subject remote = served<SimFixture>(memory_subjects().front(), "remote");
-  remote.lacks[Feature::threads] = "a simulated loop and all that is on it run in one thread";
+  const Subject memory = memory_subjects().front();
+  Subject remote = served<SimFixture<>>(memory, "remote");
+  Subject none = served<SimFixture<Pipeline::none>>(memory, "remote_none");
+  Subject serial = served<SimFixture<Pipeline::serial>>(memory, "remote_serial");
+  for (Subject* simulated : {&remote, &none, &serial}) {
+    simulated->lacks[Feature::threads] = "a simulated loop and all that is on it run in one thread";
+  }
   Subject sockets = served<UnixFixture<0>>(posix_subjects().front(), "remote_unix");
   Subject shared = served<UnixFixture<256_KiB>>(posix_subjects().front(), "remote_shared");
   // Each run starts a server; `remote` and `posix` fail every call.
-  sockets.every_call = shared.every_call = 4;
-  return {remote, sockets, shared};
+  none.every_call = serial.every_call = sockets.every_call = shared.every_call = 4;
+  return {remote, none, serial, sockets, shared};
 }
 
 }  // namespace forebay::conformance
