@@ -47,6 +47,8 @@ struct ExportConfig {
   uint64_t chunk = 1_MiB;
   unsigned in_flight = 4;
   unsigned threads = 8;
+  bool direct = false;
+  unsigned direct_depth = 32;
   std::string scheduler = "auto";
   unsigned quantum = 256;
   std::string merger = "tree";

@@ -67,6 +67,15 @@ std::vector<Key> describe(ExportConfig& c) {
        16_MiB},
       {"in_flight", &c.in_flight, "pieces of one request that may be under way at once", {}, 1, 64},
       {"threads", &c.threads, "threads for file system calls that may wait", {}, 1, 1024},
+      {"direct", &c.direct,
+       "data of a `posix` export goes around the page cache (O_DIRECT), where its file system can; "
+       "see [direct I/O](direct.md)"},
+      {"direct_depth",
+       &c.direct_depth,
+       "direct reads and writes that the kernel may have in hand at once",
+       {},
+       1,
+       4096},
       {"scheduler", &c.scheduler,
        "how reads and writes reach the file system: in the order of arrival (`fifo`), merged and "
        "in "

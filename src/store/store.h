@@ -32,6 +32,9 @@
 //     are EINVAL, and readdir leaves them out.
 #pragma once
 
+#include <memory>
+#include <span>
+
 #include "core/op.h"
 
 namespace forebay {
@@ -57,6 +60,13 @@ class Store {
   // How many requests at the same time it can make use of; 0: it does them on the thread that
   // submits.
   virtual unsigned concurrency() const { return 0; }
+
+  // Memory in which the data of many requests will lie, so that the Store may ready its device for
+  // it; no request's memory crosses two of its pieces. Lasts until what is returned (or null) goes,
+  // which must be before the memory does, and before any of its pages is replaced.
+  virtual std::shared_ptr<const void> prepare(std::span<std::byte>, uint64_t /*piece*/) {
+    return nullptr;
+  }
 
   // The handle of the top directory. Blocking; cheap after the first time.
   virtual Result<Handle> root() = 0;
