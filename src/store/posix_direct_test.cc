@@ -6,6 +6,7 @@
 #include <linux/seccomp.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 
@@ -302,6 +303,34 @@ TEST_P(PosixDirect, TheDestructorWaits) {
   EXPECT_EQ(done, kCount);
 }
 
+// Memory that the store was told of; and other memory at the same place afterwards, which the
+// kernel must not take for the first.
+TEST_P(PosixDirect, PreparedMemory) {
+  constexpr uint64_t kPiece = 64_KiB, kSize = 4 * kPiece;
+  const Extents file({Offset(0), Length(kPiece)});
+  void* place = nullptr;
+  for (int life = 0; life < 3; ++life) {
+    void* const at = ::mmap(place, kSize, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | (place ? MAP_FIXED : 0), -1, 0);
+    ASSERT_NE(at, MAP_FAILED);
+    place = at;
+    const std::span all(static_cast<std::byte*>(at), kSize);
+    const auto prepared = rig_.store->prepare(all, kPiece);
+    EXPECT_EQ(prepared != nullptr, GetParam() == Way::ring);
+    for (uint64_t i = 0; i < kSize; i += kPiece / 2) {
+      const auto bytes = all.subspan(i % (kSize - kPiece), kPiece);  // some cross two pieces
+      std::ranges::fill(bytes, static_cast<std::byte>('a' + life + static_cast<int>(i % 7)));
+      ASSERT_TRUE(rig_.call(transfer(Op::write, file, Memory::of(bytes))));
+      EXPECT_EQ(content_of(rig_.path("data")),
+                std::string(kPiece, static_cast<char>('a' + life + static_cast<int>(i % 7))));
+      std::ranges::fill(bytes, std::byte{0});
+      ASSERT_TRUE(rig_.call(transfer(Op::read, file, Memory::of(bytes))));
+      EXPECT_EQ(bytes.front(), static_cast<std::byte>('a' + life + static_cast<int>(i % 7)));
+    }
+  }
+  ::munmap(place, kSize);
+}
+
 size_t cached_pages(const std::string& path, size_t size) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   void* const at = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
@@ -387,6 +416,23 @@ bool forbid_io_uring() {
   const sock_fprog all{std::size(program), program};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all) == 0;
+}
+
+// A user whose limit for locked memory is spent: the ring works on, from memory as it is.
+TEST(PosixDirectRefused, ToRegisterMemory) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto limited = [] {
+    const rlimit none{0, 0};
+    if (::setrlimit(RLIMIT_MEMLOCK, &none) || (::geteuid() == 0 && ::setuid(65534))) _exit(3);
+    {
+      PosixOptions options;
+      options.direct = true;
+      PosixRig rig(options);
+      (void)use_export(rig);
+    }
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(limited(), testing::ExitedWithCode(0), "");
 }
 
 TEST(PosixDirectRefused, ByASandbox) {

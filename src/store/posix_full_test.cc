@@ -102,7 +102,11 @@ void expect_intact(PosixRig& rig, const Reply& file, uint64_t length) {
   }
 }
 
-TEST(PosixFull, ADiskThatIsFull) {
+class PosixFullDisk : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Ways, PosixFullDisk, testing::Values(false, true),
+                         [](const auto& direct) { return direct.param ? "direct" : "buffered"; });
+
+TEST_P(PosixFullDisk, IsFull) {
   LoopMount disk;
   if (std::string why = disk.mount(16_MiB, "mkfs.ext4 -q -F -m 20", "ext4"); !why.empty())
     GTEST_SKIP() << why;
@@ -110,7 +114,9 @@ TEST(PosixFull, ADiskThatIsFull) {
   {
     PosixOptions options;
     options.directory = disk.path();
+    options.direct = GetParam();
     PosixRig rig(options);
+    rig.through_submit = GetParam();
     rig.caller = caller_of(61001, 61001);
     auto file = rig.create("big");
     ASSERT_TRUE(file) << file.error().message();

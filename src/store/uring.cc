@@ -80,8 +80,8 @@ bool Uring::wake() {
 
 size_t Uring::wait(std::span<Ended> ended) {
   io_uring_cqe* cqe = nullptr;
-  while (io_uring_wait_cqe(&ring_->ring, &cqe) < 0) {
-  }
+  while (const int failed = io_uring_wait_cqe(&ring_->ring, &cqe))
+    FOREBAY_ASSERT(failed == -EINTR || failed == -EAGAIN, errno_name(-failed));
   constexpr unsigned kMost = 64;
   io_uring_cqe* cqes[kMost];
   const unsigned n = io_uring_peek_batch_cqe(
