@@ -30,7 +30,7 @@ Result<void> set_write_behind(fb_file&, std::string_view value) {
 Result<void> set_direct(fb_file& file, std::string_view value) {
   if (value != "on" && value != "off")
     return Error(EINVAL, fmt::format("direct: '{}' is neither on nor off", value));
-  file.open_flags = value == "on" ? kFlagDirect : 0;
+  file.open_flags = value == "on" ? uint32_t{kFlagDirect} : 0;
   return {};
 }
 

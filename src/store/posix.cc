@@ -107,7 +107,7 @@ class Local final : public PosixStore {
 
   // Direct data that is not aligned; what is out of buffers here is staged by the pool's threads in
   // memory of their own.
-  static constexpr uint64_t kStages = 16;
+  static constexpr uint64_t kStages = 32;
 
   const bool inline_;
   const unsigned threads_;

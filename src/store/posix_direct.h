@@ -24,7 +24,7 @@
 
 namespace forebay::posix {
 
-inline constexpr uint64_t kStage = 256_KiB;
+inline constexpr uint64_t kStage = 128_KiB;
 inline constexpr uint64_t kMemoryUnit = 512;  // what devices ask of addresses
 
 struct DirectFile {
