@@ -40,7 +40,7 @@ Result<Right> Operations::grant(At& at, const Request& r, const Handle& handle, 
     if (!again) return std::move(again).error();
     at = std::move(*again);
   }
-  if (r.flags & kFlagDirect) at.file->direct = true;
+  if (r.flags & kFlagDirect) at.file->direct = some_direct_ = true;
   const Access needed = allows(r.access, Access::write) ? Access::write : Access::read;
   table_.keep(at.file, r.access, std::move(opened), needed);
   return right;
@@ -211,6 +211,7 @@ bool Operations::is_direct(const File& file) const {
 
 bool Operations::is_direct(const Request& r) const {
   if (all_direct_) return !direct_refused_.load(std::memory_order_relaxed);
+  if (!some_direct_.load(std::memory_order_relaxed)) return false;
   const FilePtr file = table_.find(r.handle.bytes);
   return file && is_direct(*file);
 }

@@ -167,6 +167,7 @@ class Operations {
   std::atomic<bool> no_nowait_{false};
   const std::string directory_;
   const bool all_direct_;
+  std::atomic<bool> some_direct_{false};  // so that exports without pay nothing for asking
   std::atomic<bool> direct_refused_{false};
   const DirectParts direct_;
 };
