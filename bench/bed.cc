@@ -42,7 +42,8 @@ std::string read_all(int fd) {
 
 }  // namespace
 
-Bed::Bed(const std::string& scratch, const std::string& store, uint64_t pool, bool shared)
+Bed::Bed(const std::string& scratch, const std::string& store, uint64_t pool, bool shared,
+         bool direct)
     : scratch_(scratch),
       directory_(scratch + "/export"),
       run_(scratch + "/run"),
@@ -57,6 +58,7 @@ Bed::Bed(const std::string& scratch, const std::string& store, uint64_t pool, bo
   exported.store = store;
   exported.path = keeps_data_ ? directory_ : "";
   exported.pool = pool;
+  exported.direct = direct;
   config.exports.push_back(exported);
   int ready[2];
   if (pipe(ready) != 0) throw std::runtime_error("no pipe");

@@ -18,7 +18,9 @@ class Bed {
  public:
   // `store` is "posix" or "null". Throws with the reason if the server does not start.
   // `shared`: clients on Unix sockets share memory with it, as they do by default.
-  Bed(const std::string& scratch, const std::string& store, uint64_t pool, bool shared = false);
+  // `direct`: the export's data goes around the page cache.
+  Bed(const std::string& scratch, const std::string& store, uint64_t pool, bool shared = false,
+      bool direct = false);
   ~Bed();  // stops the server
   Bed(const Bed&) = delete;
 

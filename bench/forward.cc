@@ -11,6 +11,7 @@
 
 #include "bench/bare.h"
 #include "bench/bed.h"
+#include "bench/direct_row.h"
 #include "core/types.h"
 
 namespace forebay::bench {
@@ -291,6 +292,7 @@ void run_rows(const BenchOptions& options, const std::string& scratch, Report& r
       most_memory = std::max(most_memory, anonymous_bytes(bed.server()));
     }
   }
+  add_direct_row(options, scratch, report);
   if (file_system_of("/dev/shm") == "tmpfs" && wanted(options, "stream-read-tmpfs")) {
     std::string memory = "/dev/shm/forebay-bench-XXXXXX";
     if (mkdtemp(memory.data()) == nullptr)

@@ -145,6 +145,8 @@ int fb_close(fb_file* file);
 // value that the key does not have. Keys:
 //   job           any text up to 255 bytes; it goes no further than this process as yet: the server
 //                 shows the job of the connection (SLURM_JOB_ID)
+//   direct        on, off: does data of this file go around the server's page cache? To fb_open
+//                 only (ENOTSUP here); for all who have the file open, until the last closes it.
 //   write_behind  on, off: may writes be acknowledged before they are in the file system? The
 //                 default is off; on is ENOTSUP while the server cannot do it.
 int fb_set_hint(fb_file* file, const char* key, const char* value);

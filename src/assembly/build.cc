@@ -89,6 +89,8 @@ Result<std::unique_ptr<Store>> build_backend(const ExportConfig& config, Surroun
   }
   options.export_id = export_id(config.name);
   options.threads = config.threads;
+  options.direct = config.direct;
+  options.direct_depth = config.direct_depth;
   auto store = PosixStore::open(std::move(options), around.counters);
   if (!store) return folder.named(store.error());
   return std::unique_ptr<Store>(std::move(*store));

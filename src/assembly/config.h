@@ -48,6 +48,8 @@ struct ExportConfig {
   unsigned in_flight = 4;
   std::string pipeline = "parallel";
   unsigned threads = 8;
+  bool direct = false;
+  unsigned direct_depth = 32;
   std::string scheduler = "auto";
   unsigned quantum = 256;
   std::string merger = "tree";

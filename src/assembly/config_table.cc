@@ -77,6 +77,15 @@ std::vector<Key> describe(ExportConfig& c) {
        "is transferred, or all that the pool holds (`none`)",
        "none|serial|parallel"},
       {"threads", &c.threads, "threads for file system calls that may wait", {}, 1, 1024},
+      {"direct", &c.direct,
+       "data of a `posix` export goes around the page cache (O_DIRECT), where its file system can; "
+       "see [direct I/O](direct.md)"},
+      {"direct_depth",
+       &c.direct_depth,
+       "direct reads and writes that the kernel may have in hand at once",
+       {},
+       1,
+       4096},
       {"scheduler", &c.scheduler,
        "how reads and writes reach the file system: in the order of arrival (`fifo`), merged and "
        "in "

@@ -39,36 +39,48 @@ Access access_of(int flags) {
   }
 }
 
-Result<Opened> create_at(fb_store& store, const Place& place, int flags, uint32_t mode) {
-  auto made = store.call(
-      {.op = Op::create,
-       .flags = (flags & O_EXCL ? kFlagExclusive : 0u) | (flags & O_TRUNC ? kFlagTruncate : 0u),
-       .handle = place.directory,
-       .name = place.name,
-       .access = access_of(flags),
-       .mode = mode});
+// What a program asked for: flags of open(2), and of ours by hints.
+struct Wanted {
+  int flags;
+  uint32_t hinted;
+};
+
+Result<Opened> create_at(fb_store& store, const Place& place, Wanted wanted, uint32_t mode) {
+  const int flags = wanted.flags;
+  auto made = store.call({.op = Op::create,
+                          .flags = (flags & O_EXCL ? kFlagExclusive : 0u) |
+                                   (flags & O_TRUNC ? kFlagTruncate : 0u) | wanted.hinted,
+                          .handle = place.directory,
+                          .name = place.name,
+                          .access = access_of(flags),
+                          .mode = mode});
   if (!made) return made.error();
   return Opened{std::move(made->handle), std::move(made->right)};
 }
 
-Result<Opened> create(fb_store& store, const char* path, int flags, unsigned mode) {
+Result<Opened> create(fb_store& store, const char* path, Wanted wanted, unsigned mode) {
   if (wants_directory(path)) return Error(EISDIR);
   auto place = name_in(store, path, EISDIR);
   if (!place) return place.error();
   const uint32_t bits = masked(mode);
-  auto opened = create_at(store, *place, flags, bits);
-  if (opened || opened.error().code() != ELOOP || flags & (O_EXCL | O_NOFOLLOW)) return opened;
+  auto opened = create_at(store, *place, wanted, bits);
+  if (opened || opened.error().code() != ELOOP || wanted.flags & (O_EXCL | O_NOFOLLOW))
+    return opened;
   place = locate(*store.store, store.caller, path);  // a symbolic link, dangling perhaps
   if (!place) return place.error();
   if (place->name.empty()) return Error(EISDIR);
-  return create_at(store, *place, flags, bits);
+  return create_at(store, *place, wanted, bits);
 }
 
-Result<Opened> open_existing(fb_store& store, const char* path, int flags) {
+Result<Opened> open_existing(fb_store& store, const char* path, Wanted wanted) {
+  const int flags = wanted.flags;
   auto found =
       find_path(*store.store, store.caller, path, flags & O_NOFOLLOW ? Follow::no : Follow::yes);
   if (!found) return found.error();
-  auto opened = store.call({.op = Op::open, .handle = found->handle, .access = access_of(flags)});
+  auto opened = store.call({.op = Op::open,
+                            .flags = wanted.hinted,
+                            .handle = found->handle,
+                            .access = access_of(flags)});
   if (!opened) return opened.error();
   Opened file{std::move(found->handle), std::move(opened->right)};
   if (!(flags & O_TRUNC)) return file;
@@ -81,7 +93,7 @@ Result<Opened> open_existing(fb_store& store, const char* path, int flags) {
 // A file's memory until it is open; back where it came from if it never is.
 class Opening {
  public:
-  explicit Opening(fb_store& store) : file_(take_place(store)) {}
+  explicit Opening(fb_store& store) : file_(take_place(store)) { file_->open_flags = 0; }
   Opening(const Opening&) = delete;
   ~Opening() {
     if (file_) give_place(file_, *file_->owner.lives.now());
@@ -117,8 +129,9 @@ int fb_open(fb_store* store, const char* path, int flags, unsigned mode, const c
     if (auto ok = check_flags(flags); !ok) return ok;
     Opening opening(*store);
     if (auto ok = set_hints(opening.file(), hints); !ok) return ok;
+    const Wanted wanted{flags, opening.file().open_flags};
     auto opened =
-        flags & O_CREAT ? create(*store, path, flags, mode) : open_existing(*store, path, flags);
+        flags & O_CREAT ? create(*store, path, wanted, mode) : open_existing(*store, path, wanted);
     if (!opened) return opened.error();
     *file = opening.open(std::move(*opened));
     return {};

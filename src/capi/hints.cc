@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "assembly/units.h"
 #include "capi/error.h"
 
@@ -25,11 +27,20 @@ Result<void> set_write_behind(fb_file&, std::string_view value) {
   return Error(EINVAL, fmt::format("write_behind: '{}' is neither on nor off", value));
 }
 
+Result<void> set_direct(fb_file& file, std::string_view value) {
+  if (value != "on" && value != "off")
+    return Error(EINVAL, fmt::format("direct: '{}' is neither on nor off", value));
+  file.open_flags = value == "on" ? uint32_t{kFlagDirect} : 0;
+  return {};
+}
+
 struct Hint {
   std::string_view key;
   Result<void> (*set)(fb_file&, std::string_view value);
+  bool only_at_open = false;
 };
-constexpr Hint kHints[] = {{"job", set_job}, {"write_behind", set_write_behind}};
+constexpr Hint kHints[] = {
+    {"job", set_job}, {"write_behind", set_write_behind}, {"direct", set_direct, true}};
 
 Error unknown(std::string_view key) {
   std::vector<std::string> known;
@@ -43,10 +54,12 @@ Error unknown(std::string_view key) {
 
 }  // namespace
 
-Result<void> set_hint(fb_file& file, std::string_view key, std::string_view value) {
-  for (const Hint& hint : kHints)
-    if (hint.key == key) return hint.set(file, value);
-  return unknown(key);
+Result<void> set_hint(fb_file& file, std::string_view key, std::string_view value, bool opening) {
+  const Hint* const hint = std::ranges::find(kHints, key, &Hint::key);
+  if (hint == std::end(kHints)) return unknown(key);
+  if (hint->only_at_open && !opening)
+    return Error(ENOTSUP, fmt::format("{}: give this hint to fb_open", key));
+  return hint->set(file, value);
 }
 
 Result<void> set_hints(fb_file& file, const char* const* hints) {
@@ -55,7 +68,7 @@ Result<void> set_hints(fb_file& file, const char* const* hints) {
     const size_t equals = text.find('=');
     if (equals == text.npos)
       return Error(EINVAL, fmt::format("the hint '{}' is not of the form key=value", text));
-    auto set = set_hint(file, text.substr(0, equals), text.substr(equals + 1));
+    auto set = set_hint(file, text.substr(0, equals), text.substr(equals + 1), true);
     if (!set) return set;
   }
   return {};
@@ -71,6 +84,6 @@ int fb_set_hint(fb_file* file, const char* key, const char* value) {
     if (auto ok = given({key, value}); !ok) return ok;
     auto use = Use::begin(file);
     if (!use) return use.error();
-    return set_hint(use->file(), key, value);
+    return set_hint(use->file(), key, value, false);
   });
 }

@@ -186,7 +186,8 @@ bool BufferPool::serve_one(std::unique_lock<std::mutex>& lock) {
   free_.resize(free_.size() - next.need);
   lock.unlock();
   if (next.charged) {
-    for (const Space& s : spaces) ::madvise(s.data(), s.size(), MADV_DONTNEED);
+    for (const Space& s : spaces)
+      if (!keeps_pages_) ::madvise(s.data(), s.size(), MADV_DONTNEED);
     next.charged(Charge(this, std::move(spaces)));
   } else {
     allow(space);

@@ -57,6 +57,11 @@ class BufferPool {
   ~BufferPool();  // asserts that every buffer came back and nobody waits
   BufferPool(const BufferPool&) = delete;
 
+  // All of it, also what is free.
+  std::span<std::byte> memory() const { return {base_, capacity_ * buffer_size_}; }
+  // From now on its pages stay the same (because a device knows them): charges do not give theirs
+  // back to the kernel. Before the first charge.
+  void keep_pages() { keeps_pages_ = true; }
   uint64_t buffer_size() const { return buffer_size_; }
   uint64_t capacity() const { return capacity_; }
   uint64_t in_use() const;
@@ -104,6 +109,7 @@ class BufferPool {
   const uint64_t capacity_;
   std::byte* base_ = nullptr;
   const std::shared_ptr<const void> owner_;  // null: the mapping is ours
+  bool keeps_pages_ = false;
   mutable std::mutex mutex_;
   std::vector<Space> free_;  // the last one is the next to go
   // By ticket, which is the order of arrival. A charge that would pass half of the pool waits in

@@ -15,10 +15,10 @@ constexpr bool kAgain = true, kOnce = false;
 
 constexpr std::array<OpInfo, kOpCount> kOps = {{
     {Op::lookup, "lookup", OpKind::path, kKeeps, kAgain, kWhere, 0, 0},
-    {Op::open, "open", OpKind::session, kKeeps, kAgain, kHandle | kAccess, 0, 0},
+    {Op::open, "open", OpKind::session, kKeeps, kAgain, kHandle | kAccess, kFlags, kFlagDirect},
     {Op::close, "close", OpKind::session, kKeeps, kAgain, kHandle | kRight, 0, 0},
     {Op::create, "create", OpKind::path, kChanges, kAgain, kWhere, kMode | kAccess | kFlags,
-     kFlagExclusive | kFlagTruncate},
+     kFlagExclusive | kFlagTruncate | kFlagDirect},
     {Op::remove, "remove", OpKind::path, kChanges, kOnce, kWhere, kFlags, kFlagDirectory},
     {Op::rename, "rename", OpKind::path, kChanges, kOnce, kWhere | kHandle2 | kName2, kFlags,
      kFlagNoReplace | kFlagExchange},

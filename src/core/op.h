@@ -20,9 +20,10 @@ namespace forebay {
 
 enum class Op : uint8_t {
   lookup,        // handle, name                    -> handle, attr   (name may be a path: "a/b/c")
-  open,          // handle, access                  -> right, attr
+  open,          // handle, access, flag_direct     -> right, attr
   close,         // handle, right
-  create,        // handle, name, mode, access, flag_exclusive, flag_truncate -> handle, right, attr
+  create,        // handle, name, mode, access, flag_exclusive, flag_truncate, flag_direct
+                 //                                 -> handle, right, attr
   remove,        // handle, name, flag_directory
   rename,        // handle, name, handle2, name2, flag_no_replace, flag_exchange
   link,          // handle (the file), handle2, name2 -> attr
@@ -102,6 +103,7 @@ enum Flag : uint32_t {
   kFlagDataOnly = 1u << 9,
   kFlagCreate = 1u << 10,
   kFlagReplace = 1u << 11,
+  kFlagDirect = 1u << 12,  // a hint: data of this file around the page cache while it is open
 };
 
 // Who asks. Shared and immutable: requests of one caller share one, so "the same caller as before"

@@ -21,7 +21,9 @@ Export::Export(ExportOptions o, Handle r, std::unique_ptr<Store> store, CounterS
       bytes_in(counter(counters, options, "bytes_in")),
       bytes_out(counter(counters, options, "bytes_out")),
       flights(counter(counters, options, "flights")),
-      store_(std::make_unique<ScheduledStore>(std::move(store), options.scheduler, pool)) {
+      store_(std::make_unique<ScheduledStore>(std::move(store), options.scheduler, pool)),
+      prepared_(store_->prepare(pool.memory(), pool.buffer_size())) {
+  if (prepared_) pool.keep_pages();
   for (int i = 0; i < kOpCount; ++i) {
     ops[i] = &counter(counters, options, fmt::format("op.{}", op_info(static_cast<Op>(i)).name));
   }

@@ -38,7 +38,10 @@ class Export {
     FOREBAY_ASSERT(store_ != nullptr);
     return *store_;
   }
-  void drop_store() { store_.reset(); }  // waits for its calls
+  void drop_store() {  // waits for its calls
+    prepared_.reset();
+    store_.reset();
+  }
 
   // What `status` shows.
   std::array<Counter*, kOpCount> ops;
@@ -51,6 +54,7 @@ class Export {
 
  private:
   std::unique_ptr<ScheduledStore> store_;
+  std::shared_ptr<const void> prepared_;  // the pool, for the store
 };
 
 }  // namespace forebay::server

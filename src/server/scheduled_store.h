@@ -65,6 +65,9 @@ class ScheduledStore final : public Store {
   }
   Result<Handle> root() override { return inner_->root(); }
   unsigned concurrency() const override { return inner_->concurrency(); }
+  std::shared_ptr<const void> prepare(std::span<std::byte> memory, uint64_t piece) override {
+    return inner_->prepare(memory, piece);
+  }
 
   SchedulerStatus status() const;
 

@@ -24,7 +24,12 @@ bool Session::attach(std::unique_ptr<Connection>& connection, bool resumed) {
   connection_ = std::move(connection);
   region_ = connection_->shared();
   if (region_ && region_->area().size() >= chunk()) {
-    area_ = std::make_shared<BufferPool>(region_->area(), chunk(), region_);
+    // The store lets go of the area before the area itself goes.
+    auto prepared = exported().store().prepare(region_->area(), chunk());
+    auto owner =
+        std::make_shared<std::pair<std::shared_ptr<SharedRegion>, std::shared_ptr<const void>>>(
+            region_, std::move(prepared));
+    area_ = std::make_shared<BufferPool>(region_->area(), chunk(), std::move(owner));
   }
   ++attachment_;
   handed_ = taken_ = 0;

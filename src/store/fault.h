@@ -57,6 +57,9 @@ class FaultStore final : public Store {
     return inner_->identity(handle);
   }
   unsigned concurrency() const override { return inner_->concurrency(); }
+  std::shared_ptr<const void> prepare(std::span<std::byte> memory, uint64_t piece) override {
+    return inner_->prepare(memory, piece);
+  }
 
   void add(FaultRule rule);  // the first rule that fires counts
   void clear();              // the rules; counters go back to 0, what is held stays held

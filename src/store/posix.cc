@@ -8,9 +8,11 @@
 
 #include <algorithm>
 
+#include "core/log.h"
 #include "store/posix_io.h"
 #include "store/posix_ops.h"
 #include "store/posix_pool.h"
+#include "store/posix_ring.h"
 #include "store/sealed.h"
 
 namespace forebay {
@@ -21,6 +23,8 @@ using posix::Fd;
 using posix::Identity;
 using posix::Operations;
 using posix::Pool;
+using posix::Ring;
+using posix::RingTransfer;
 
 constexpr unsigned long kXfsMagic = 0x58465342;  // "XFSB"; <linux/magic.h> lacks it
 
@@ -51,14 +55,23 @@ class Local final : public PosixStore {
   Local(Fd top, SealKey key, const PosixOptions& options, Identity identity, CounterSet& counters)
       : inline_(!options.force_pool && is_local(top.get())),
         threads_(std::max(options.threads, 1u)),
+        options_(options),
         ops_(std::move(top), std::move(key), options, identity,
-             descriptor_budget(options.descriptors), counters),
+             descriptor_budget(options.descriptors), staging_, counters),
         on_caller_(counters.get("posix.requests_inline")),
         on_pool_(counters.get("posix.requests_pool")),
+        on_ring_(counters.get("posix.requests_ring")),
         refused_(counters.get("posix.requests_refused")),
         pool_(threads_, options.queue) {}
+  // What the ring has in hand it may hand over to the pool, which then finishes it.
+  ~Local() override {
+    if (ring_) ring_->stop();
+  }
 
-  Result<void> start() { return ops_.start(); }
+  Result<void> start() {
+    if (options_.direct) start_ring();
+    return ops_.start();
+  }
 
   void submit(Request&& request, Completion&& done) override;
   Result<Reply> call(Request request) override;
@@ -68,7 +81,14 @@ class Local final : public PosixStore {
     return posix::Handles::identity(handle);
   }
   bool kernel_handles() const override { return ops_.kernel_handles(); }
-  unsigned concurrency() const override { return inline_ ? 0 : threads_; }
+  bool uses_ring() const override { return ring() != nullptr; }
+  unsigned concurrency() const override {
+    if (options_.direct && ring()) return options_.direct_depth;
+    return inline_ && !options_.direct ? 0 : threads_;
+  }
+  std::shared_ptr<const void> prepare(std::span<std::byte> memory, uint64_t piece) override {
+    return ring() ? ring()->prepare(memory, piece) : nullptr;
+  }
 
  private:
   struct Job {
@@ -78,13 +98,30 @@ class Local final : public PosixStore {
 
   bool inline_op(const Request& request) const;
   void submit_to_pool(Request&& request, Completion&& done);
+  Task task_for(std::unique_ptr<Job> job);
+
+  void start_ring();
+  Ring* ring() const { return ring_now_.load(std::memory_order_acquire); }
+  void submit_direct(Request&& request, Completion&& done);
+  void ended(std::unique_ptr<RingTransfer> transfer, int result);
+
+  // Direct data that is not aligned; what is out of buffers here is staged by the pool's threads in
+  // memory of their own.
+  static constexpr uint64_t kStages = 32;
 
   const bool inline_;
   const unsigned threads_;
+  const PosixOptions options_;
+  BufferPool staging_{kStages * posix::kStage, posix::kStage};
   Operations ops_;
   Counter& on_caller_;
   Counter& on_pool_;
+  Counter& on_ring_;
   Counter& refused_;
+  std::once_flag ring_started_;
+  std::shared_ptr<Ring> ring_;
+  std::atomic<Ring*> ring_now_{nullptr};
+  std::shared_ptr<const void> staging_prepared_;
   Pool pool_;  // last: it finishes what is under way before the rest goes
 };
 
@@ -118,6 +155,9 @@ bool Local::inline_op(const Request& request) const {
 void Local::submit(Request&& request, Completion&& done) {
   if (auto good = check(request); !good) return done(std::move(good).error());
   if (request.stop.stop_requested()) return done(Error(ECANCELED));
+  if ((request.flags & kFlagDirect) && !ring()) start_ring();
+  if ((request.op == Op::read || request.op == Op::write) && ops_.is_direct(request))
+    return submit_direct(std::move(request), std::move(done));
   if (!inline_op(request)) return submit_to_pool(std::move(request), std::move(done));
   Result<Reply> result =
       request.op == Op::read ? ops_.read_without_waiting(request) : ops_.perform(request);
@@ -131,14 +171,66 @@ void Local::submit(Request&& request, Completion&& done) {
 void Local::submit_to_pool(Request&& request, Completion&& done) {
   auto job = std::make_unique<Job>(Job{std::move(request), std::move(done)});
   Job* const same = job.get();
-  Task task([this, own = std::move(job)] {
-    Job& j = *own;
-    if (j.request.stop.stop_requested()) return j.done(Error(ECANCELED));
-    j.done(ops_.perform(j.request));
-  });
+  Task task = task_for(std::move(job));
   if (pool_.try_submit(task)) return on_pool_.add();
   refused_.add();
   same->done(Error(EBUSY, "too many requests wait for the file system"));
+}
+
+Task Local::task_for(std::unique_ptr<Job> job) {
+  return [this, own = std::move(job)] {
+    Job& j = *own;
+    if (j.request.stop.stop_requested()) return j.done(Error(ECANCELED));
+    j.done(ops_.perform(j.request));
+  };
+}
+
+// ---- Direct data ----
+
+// On local file systems only: on others the kernel would do the same with threads of its own.
+void Local::start_ring() {
+  std::call_once(ring_started_, [this] {
+    if (!inline_ || options_.force_no_ring) return;
+    Result<std::shared_ptr<Ring>> ring = Ring::start(
+        options_.direct_depth, [this](std::unique_ptr<RingTransfer> transfer, int result) {
+          ended(std::move(transfer), result);
+        });
+    if (!ring) {
+      log::warn("{}: no io_uring ({}): direct I/O uses {} threads instead", options_.directory,
+                ring.error().message(), threads_);
+      return;
+    }
+    ring_ = std::move(*ring);
+    staging_prepared_ = ring_->prepare(staging_.memory(), staging_.buffer_size());
+    ring_now_.store(ring_.get(), std::memory_order_release);
+  });
+}
+
+void Local::submit_direct(Request&& request, Completion&& done) {
+  Ring* const way = ring();
+  posix::DescriptorPtr file = way ? ops_.ready_direct(request) : nullptr;
+  if (!file) return submit_to_pool(std::move(request), std::move(done));
+  const bool write = request.op == Op::write;
+  auto transfer = RingTransfer::make(request, done, std::move(file), ops_.block(), staging_);
+  if (!transfer) return submit_to_pool(std::move(request), std::move(done));
+  if (write) ops_.become_writer(transfer->request);
+  if (way->try_submit(transfer)) return on_ring_.add();
+  transfer->stage.release();
+  submit_to_pool(std::move(transfer->request), std::move(transfer->done));
+}
+
+// Whatever the ring could not do whole is done again from its start, which is harmless, by a thread
+// that can tell why: an error, a full disk and how far it was filled, the end of file.
+void Local::ended(std::unique_ptr<RingTransfer> transfer, int result) {
+  Reply reply;
+  if (transfer->succeeded(result, ops_.block(), reply)) {
+    transfer->stage.release();
+    transfer->file.reset();
+    return transfer->done(std::move(reply));
+  }
+  auto job = std::make_unique<Job>(Job{std::move(transfer->request), std::move(transfer->done)});
+  transfer.reset();
+  pool_.submit(task_for(std::move(job)));
 }
 
 Result<Reply> Local::call(Request request) {

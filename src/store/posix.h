@@ -22,6 +22,12 @@
 // the last of them is closed, and `hidden_grace` beyond a restart. Rights that were granted by
 // other servers of the export are not known here.
 //
+// Direct I/O: by export (`direct`) or, by kFlagDirect, for a file as long as it is open, data goes
+// around the page cache (posix_direct.h says how, and what it does with unaligned data). On local
+// file systems what is aligned, or small, goes through an io_uring (posix_ring.h); all else, and
+// whatever the ring cannot do whole, goes to the pool. A kernel that refuses io_uring, and a file
+// system that refuses O_DIRECT, are met with the pool and the page cache, and one line in the log.
+//
 // Threads: calls measured to be fast run on the submitting thread on local file systems; all else,
 // and everything on other file systems, on the store's own bounded pool of threads. A file system
 // that never answers holds its requests and the destructor.
@@ -43,8 +49,11 @@ struct PosixOptions {
   unsigned threads = 8;    // of the pool
   size_t queue = 4096;     // requests waiting for the pool; EBUSY beyond
   size_t descriptors = 1024;        // cached; lowered to half of RLIMIT_NOFILE
+  bool direct = false;              // data goes around the page cache, where the file system can
+  unsigned direct_depth = 32;       // direct reads and writes under way in the kernel at once
   bool force_path_handles = false;  // tests: as if without privilege for kernel handles
   bool force_pool = false;          // tests and slow file systems: never on the submitting thread
+  bool force_no_ring = false;       // tests: as if the kernel had no io_uring
   Duration hidden_grace =
       std::chrono::seconds(60);  // unlinked files found at start are kept so long
 };
@@ -57,6 +66,7 @@ class PosixStore : public Store {
   static Result<std::unique_ptr<PosixStore>> open(PosixOptions options, CounterSet& counters);
 
   virtual bool kernel_handles() const = 0;  // for people and tests
+  virtual bool uses_ring() const = 0;
 };
 
 }  // namespace forebay

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "core/log.h"
 #include "store/posix_io.h"
 #include "store/posix_ops.h"
 
@@ -39,6 +40,7 @@ Result<Right> Operations::grant(At& at, const Request& r, const Handle& handle, 
     if (!again) return std::move(again).error();
     at = std::move(*again);
   }
+  if (r.flags & kFlagDirect) at.file->direct = some_direct_ = true;
   const Access needed = allows(r.access, Access::write) ? Access::write : Access::read;
   table_.keep(at.file, r.access, std::move(opened), needed);
   return right;
@@ -202,10 +204,73 @@ Result<Reply> Operations::with_right(Named named, Request& r, Fd opened) {
 
 // ---- Bytes ----
 
+bool Operations::is_direct(const File& file) const {
+  return (all_direct_ || file.direct.load(std::memory_order_relaxed)) &&
+         !direct_refused_.load(std::memory_order_relaxed);
+}
+
+bool Operations::is_direct(const Request& r) const {
+  if (all_direct_) return !direct_refused_.load(std::memory_order_relaxed);
+  if (!some_direct_.load(std::memory_order_relaxed)) return false;
+  const FilePtr file = table_.find(r.handle.bytes);
+  return file && is_direct(*file);
+}
+
+DescriptorPtr Operations::ready_direct(const Request& r) const {
+  const Access access = r.op == Op::read ? Access::read : Access::write;
+  const FilePtr file = table_.find(r.handle.bytes);
+  if (!file || !identity_.serves(*r.caller)) return nullptr;
+  File::Use use = file->use(r.right.bytes, access);
+  const bool good = use.known && use.grant.uid == r.caller->uid && allows(use.grant.access, access);
+  if (!good || !use.io || use.io->direct() < 0) return nullptr;
+  return std::move(use.io);
+}
+
+void Operations::refuse_direct(const Error& why) {
+  if (direct_refused_.exchange(true)) return;
+  log::warn("{}: its file system refuses direct I/O ({}): data goes through the page cache",
+            directory_, why.message());
+}
+
+int Operations::direct_twin(At& at, const Request& r, const Io& io) {
+  if (io.descriptor->direct() != Descriptor::kNotTried) return io.descriptor->direct();
+  const int flags = (::fcntl(io.fd(), F_GETFL) & O_ACCMODE) | O_DIRECT;
+  identity_.become_server();
+  Result<Fd> twin = with_room([&] { return reopen(at.fd(), at.file->type, flags); });
+  if (!twin && twin.error().code() == EACCES && identity_.become(*r.caller))
+    twin = reopen(at.fd(), at.file->type, flags);
+  if (!twin && twin.error().code() == EINVAL) refuse_direct(twin.error());
+  // One that may not be opened a second time (by its mode, and we are not root) goes without.
+  return io.descriptor->keep_direct(twin ? std::move(*twin) : Fd());
+}
+
+void Operations::become_writer(const Request& r) const {
+  identity_.leave_root(*r.caller);
+  identity_.reduce();
+}
+
+Result<uint64_t> Operations::move_bytes(int fd, Request& r) {
+  return r.op == Op::read ? read_list(fd, r.file, r.memory, io_calls_)
+                          : write_list(fd, r.file, r.memory, io_calls_);
+}
+
+Result<uint64_t> Operations::move_bytes(At& at, Request& r, const Io& io) {
+  const int twin = is_direct(*at.file) ? direct_twin(at, r, io) : Descriptor::kNone;
+  if (r.op == Op::write) become_writer(r);
+  if (twin < 0) return move_bytes(io.fd(), r);
+  const auto move = r.op == Op::read ? read_direct : write_direct;
+  Result<uint64_t> count = move({twin, io.fd()}, r.file, r.memory, direct_);
+  if (count || count.error().code() != EINVAL) return count;
+  Result<uint64_t> without = move_bytes(io.fd(), r);
+  if (without) refuse_direct(count.error());
+  return without;
+}
+
 Result<Reply> Operations::read_list_of(At& at, Request& r, bool nowait) {
   Result<Io> io = use_right(at, r, Access::read);
   if (!io) return std::move(io).error();
-  Result<uint64_t> count = read_list(io->fd(), r.file, r.memory, io_calls_, {nowait});
+  Result<uint64_t> count =
+      nowait ? read_list(io->fd(), r.file, r.memory, io_calls_, {nowait}) : move_bytes(at, r, *io);
   if (!count) return std::move(count).error();
   Reply reply;
   reply.count = *count;
@@ -231,9 +296,7 @@ Result<Reply> Operations::read_without_waiting(Request& request) {
 Result<Reply> Operations::write(At& at, Request& r) {
   Result<Io> io = use_right(at, r, Access::write);
   if (!io) return std::move(io).error();
-  identity_.leave_root(*r.caller);
-  identity_.reduce();
-  Result<uint64_t> count = write_list(io->fd(), r.file, r.memory, io_calls_);
+  Result<uint64_t> count = move_bytes(at, r, *io);
   if (!count) return std::move(count).error();
   Reply reply;
   reply.count = *count;
@@ -250,8 +313,7 @@ Result<Reply> Operations::resize(At& at, Request& r) {
   } else {
     Result<Io> io = use_right(at, r, Access::write);
     if (!io) return std::move(io).error();
-    identity_.leave_root(*r.caller);
-    identity_.reduce();
+    become_writer(r);
     if (::ftruncate(io->fd(), size)) return failed("ftruncate");
   }
   return getattr(at, r);
@@ -263,8 +325,7 @@ Result<Reply> Operations::fallocate(At& at, Request& r) {
   int mode = r.flags & kFlagKeepSize ? FALLOC_FL_KEEP_SIZE : 0;
   if (r.flags & kFlagPunchHole) mode |= FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
   if (r.flags & kFlagZeroRange) mode |= FALLOC_FL_ZERO_RANGE;
-  identity_.leave_root(*r.caller);
-  identity_.reduce();
+  become_writer(r);
   while (::fallocate(io->fd(), mode, static_cast<off_t>(r.offset.value),
                      static_cast<off_t>(r.length.value))) {
     if (errno != EINTR) return failed("fallocate");

@@ -6,6 +6,20 @@
 
 namespace forebay::posix {
 
+Descriptor::~Descriptor() {
+  --count_;
+  if (direct() < 0) return;
+  const Fd twin(direct());
+  --count_;
+}
+
+int Descriptor::keep_direct(Fd twin) const {
+  int known = kNotTried;
+  if (!direct_.compare_exchange_strong(known, twin ? twin.get() : kNone)) return known;
+  if (twin) ++count_;
+  return twin ? twin.release() : kNone;
+}
+
 DescriptorPtr File::path() const {
   used_.store(true, std::memory_order_relaxed);
   std::lock_guard lock(mutex_);
@@ -111,6 +125,7 @@ bool FileTable::remove_right(File& file, const std::string& right) {
   // network file systems flush on close.
   doomed.push_back(std::move(file.read_));
   doomed.push_back(std::move(file.write_));
+  file.direct = false;
   unpin_locked(file);
   return file.hidden;
 }

@@ -30,16 +30,23 @@
 
 namespace forebay::posix {
 
-// A cached descriptor. It counts itself in its table.
+// A cached descriptor, and perhaps its twin: the same file opened around the page cache. They count
+// themselves in their table.
 class Descriptor {
  public:
   Descriptor(Fd fd, std::atomic<size_t>& count) : fd_(std::move(fd)), count_(count) { ++count_; }
-  ~Descriptor() { --count_; }
+  ~Descriptor();
   Descriptor(const Descriptor&) = delete;
   int get() const { return fd_.get(); }
 
+  static constexpr int kNotTried = -2, kNone = -1;  // none: it could not be had
+  int direct() const { return direct_.load(std::memory_order_acquire); }
+  // Keeps the twin, or (empty) that there is none; of several the first. Returns the one to use.
+  int keep_direct(Fd twin) const;
+
  private:
   Fd fd_;
+  mutable std::atomic<int> direct_{kNotTried};
   std::atomic<size_t>& count_;
 };
 using DescriptorPtr = std::shared_ptr<const Descriptor>;
@@ -58,6 +65,9 @@ class File {
   const FileType type;
   // Has lost its name while open: it lives under the own folder until its last right is closed.
   std::atomic<bool> hidden{false};
+  // Somebody who has it open asked for direct access: from then on all access to it is, until its
+  // last right is closed.
+  std::atomic<bool> direct{false};
 
   DescriptorPtr path() const;
   // The grant of an open right, and the descriptor for `access` (read or write) if there is one.

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "core/buffer_pool.h"
 #include "store/posix_testing.h"
 
 namespace forebay {
@@ -102,7 +103,11 @@ void expect_intact(PosixRig& rig, const Reply& file, uint64_t length) {
   }
 }
 
-TEST(PosixFull, ADiskThatIsFull) {
+class PosixFullDisk : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Ways, PosixFullDisk, testing::Values(false, true),
+                         [](const auto& direct) { return direct.param ? "direct" : "buffered"; });
+
+TEST_P(PosixFullDisk, IsFull) {
   LoopMount disk;
   if (std::string why = disk.mount(16_MiB, "mkfs.ext4 -q -F -m 20", "ext4"); !why.empty())
     GTEST_SKIP() << why;
@@ -110,11 +115,14 @@ TEST(PosixFull, ADiskThatIsFull) {
   {
     PosixOptions options;
     options.directory = disk.path();
+    options.direct = GetParam();
     PosixRig rig(options);
+    rig.through_submit = GetParam();
     rig.caller = caller_of(61001, 61001);
     auto file = rig.create("big");
     ASSERT_TRUE(file) << file.error().message();
     const Filled filled = fill(rig, *file, 64_MiB);
+    rig.through_submit = false;  // the next call makes this thread root again
     EXPECT_EQ(filled.code, ENOSPC);
     EXPECT_GT(filled.landed, 2_MiB);
     expect_intact(rig, *file, filled.landed);
@@ -133,6 +141,45 @@ TEST(PosixFull, ADiskThatIsFull) {
     auto again = rig.create("again");
     EXPECT_TRUE(rig.write(again->handle, again->right, 0, std::string(1_MiB, 'x')));
   }
+}
+
+// Whole blocks in aligned memory, which the ring writes until the pool has to say how far it went.
+TEST(PosixFull, ADiskThatIsFullByTheRing) {
+  LoopMount disk;
+  if (std::string why = disk.mount(16_MiB, "mkfs.ext4 -q -F -m 20", "ext4"); !why.empty())
+    GTEST_SKIP() << why;
+  ASSERT_EQ(::chmod(disk.path().c_str(), 0777), 0);
+  BufferPool memory(1_MiB, 1_MiB);
+  const Buffer block = memory.try_take();
+  std::ranges::fill(block.bytes(), std::byte{'r'});
+  PosixOptions options;
+  options.directory = disk.path();
+  options.direct = true;
+  PosixRig rig(options);
+  rig.through_submit = true;
+  rig.caller = caller_of(61001, 61001);
+  auto file = rig.create("big");
+  ASSERT_TRUE(file) << file.error().message();
+  uint64_t landed = 0;
+  for (int code = 0; code == 0 && landed < 64_MiB;) {
+    auto wrote = rig.call({.op = Op::write,
+                           .handle = file->handle,
+                           .right = file->right,
+                           .file = Extents({Offset(landed), Length(1_MiB)}),
+                           .memory = Memory::of(block.bytes())});
+    landed += wrote ? wrote->count : wrote.error().done();
+    code = code_of(wrote);
+    EXPECT_TRUE(code == 0 || code == ENOSPC) << code;
+  }
+  rig.through_submit = false;  // the next call makes this thread root again
+  EXPECT_GT(landed, 2_MiB);
+  EXPECT_EQ(rig.counters.get("posix.requests_ring").get() > 0, rig.store->uses_ring());
+  EXPECT_EQ(rig.getattr(file->handle)->attr.size, landed);
+  const auto fs = rig.call({.op = Op::statfs, .handle = rig.root})->statfs;
+  EXPECT_GT(fs.blocks_free * fs.block_size, 2_MiB);
+  const std::string content = content_of(disk.path() + "/big");
+  EXPECT_TRUE(content == std::string(landed, 'r'));
+  EXPECT_TRUE(rig.close(file->handle, file->right));
 }
 
 TEST(PosixFull, AQuotaThatIsUsedUp) {

@@ -41,9 +41,9 @@ void gather(const Memory& memory, ExtentCursor& cursor, Offset at, Length length
 }
 
 // Moves a batch by repeated calls of `call(iovec*, count, offset)`. Returns the bytes moved; fewer
-// than the batch only if a call moved none.
+// than the batch only if a call moved none, or a count that is no multiple of `block`.
 template <class Call>
-Result<uint64_t> move_all(Batch& batch, Call&& call) {
+Result<uint64_t> move_all(Batch& batch, uint64_t block, Call&& call) {
   uint64_t moved = 0;
   for (size_t first = 0; batch.length;) {
     const ssize_t n = call(batch.pieces + first, static_cast<int>(batch.count - first),
@@ -53,12 +53,13 @@ Result<uint64_t> move_all(Batch& batch, Call&& call) {
     if (n == 0) break;
     moved += static_cast<uint64_t>(n);
     batch.consume(first, static_cast<uint64_t>(n));
+    if (static_cast<uint64_t>(n) % block) break;
   }
   return moved;
 }
 
 template <class Call>
-Result<uint64_t> move_list(const Extents& file, const Memory& memory, Call&& call) {
+Result<uint64_t> move_list(const Extents& file, const Memory& memory, uint64_t block, Call&& call) {
   ExtentCursor places(file), cursor(memory.shape);
   Batch batch;
   uint64_t total = 0;
@@ -67,7 +68,7 @@ Result<uint64_t> move_list(const Extents& file, const Memory& memory, Call&& cal
     while (!run.empty()) {
       gather(memory, cursor, run.offset, run.length, batch);
       const Length wanted = batch.length;
-      Result<uint64_t> moved = move_all(batch, call);
+      Result<uint64_t> moved = move_all(batch, block, call);
       if (!moved) {
         const uint64_t done = total + moved.error().done();
         return std::move(moved).error().with_done(done);
@@ -85,7 +86,7 @@ Result<uint64_t> move_list(const Extents& file, const Memory& memory, Call&& cal
 Result<uint64_t> read_list(int fd, const Extents& file, const Memory& memory, Counter& calls,
                            IoLimits limits) {
   const int flags = limits.nowait ? RWF_NOWAIT : 0;
-  return move_list(file, memory, [&](iovec* pieces, int count, off_t at) {
+  return move_list(file, memory, limits.block, [&](iovec* pieces, int count, off_t at) {
     calls.add();
     if (flags) return ::preadv2(fd, pieces, count, at, flags);
     return count == 1 ? ::pread(fd, pieces->iov_base, pieces->iov_len, at)
@@ -94,7 +95,7 @@ Result<uint64_t> read_list(int fd, const Extents& file, const Memory& memory, Co
 }
 
 Result<uint64_t> write_list(int fd, const Extents& file, const Memory& memory, Counter& calls) {
-  Result<uint64_t> moved = move_list(file, memory, [&](iovec* pieces, int count, off_t at) {
+  Result<uint64_t> moved = move_list(file, memory, 1, [&](iovec* pieces, int count, off_t at) {
     calls.add();
     return count == 1 ? ::pwrite(fd, pieces->iov_base, pieces->iov_len, at)
                       : ::pwritev(fd, pieces, count, at);

@@ -15,6 +15,7 @@ inline constexpr uint64_t kMostBytes = 1_MiB;
 
 struct IoLimits {
   bool nowait = false;  // reads: EAGAIN instead of waiting for the device
+  uint64_t block = 1;   // direct reads: a count that is no multiple of it is the end of file
 };
 
 // Moves bytes in the order of the stream. Returns the count: of a read it is short only at the end

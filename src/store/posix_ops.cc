@@ -5,12 +5,30 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <climits>
 
 namespace forebay::posix {
 
+namespace {
+
+// What direct and cached access must not share: a page, and a block of the file system. Network
+// file systems show the size of a transfer instead.
+uint64_t block_of(int fd) {
+  constexpr uint64_t kMost = 64_KiB;
+  uint64_t block = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  struct stat st;
+  if (::fstat(fd, &st) != 0) return block;
+  const auto theirs = static_cast<uint64_t>(st.st_blksize);
+  if (theirs <= kMost && std::has_single_bit(theirs)) block = std::max(block, theirs);
+  return block;
+}
+
+}  // namespace
+
 Operations::Operations(Fd top, SealKey key, const PosixOptions& options, Identity identity,
-                       size_t descriptors, CounterSet& counters)
+                       size_t descriptors, BufferPool& staging, CounterSet& counters)
     : top_(std::move(top)),
       export_id_(options.export_id),
       identity_(identity),
@@ -23,7 +41,11 @@ Operations::Operations(Fd top, SealKey key, const PosixOptions& options, Identit
                   const FilePtr file = table_.find(id);
                   return file && file->has_rights();
                 }),
-      io_calls_(counters.get("posix.io_calls")) {}
+      io_calls_(counters.get("posix.io_calls")),
+      directory_(options.directory),
+      all_direct_(options.direct),
+      direct_{block_of(top_.get()), staging, io_calls_, counters.get("posix.direct_edges"),
+              counters.get("posix.direct_staged")} {}
 
 Operations::Operation Operations::operation(Op op) {
   using O = Operations;  // close is apart: it needs no descriptor

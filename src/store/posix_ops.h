@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "store/posix.h"
+#include "store/posix_direct.h"
 #include "store/posix_files.h"
 #include "store/posix_handles.h"
 #include "store/posix_identity.h"
@@ -27,8 +28,9 @@ namespace forebay::posix {
 
 class Operations {
  public:
+  // Direct reads and writes are staged in `staging`.
   Operations(Fd top, SealKey key, const PosixOptions& options, Identity identity,
-             size_t descriptors, CounterSet& counters);
+             size_t descriptors, BufferPool& staging, CounterSet& counters);
 
   Result<Reply> perform(Request& request);
   // As perform(), for a read, but EAGAIN rather than waiting for a device.
@@ -38,6 +40,15 @@ class Operations {
   const Handle& top() const { return top_handle_; }
   bool kernel_handles() const { return handles_.kernel(); }
   Result<void> admits(const Request& request) const;
+
+  // Does this read or write go around the page cache?
+  bool is_direct(const Request& request) const;
+  uint64_t block() const { return direct_.block; }
+  // The descriptors for it, if that needs no system call and the request is good; null otherwise,
+  // and perform() finds out what is missing.
+  DescriptorPtr ready_direct(const Request& request) const;
+  // From here on this thread is who the request is done as.
+  void become_writer(const Request& request) const;
 
   // A read that does not wait: known to be impossible here (the file system has no such thing).
   bool never_waits() const { return no_nowait_.load(std::memory_order_relaxed); }
@@ -116,6 +127,12 @@ class Operations {
   Result<Reply> open_existing(Fd path, Request& r);
   Result<Reply> with_right(Named named, Request& r, Fd opened);
   Result<Reply> read_list_of(At& at, Request& r, bool nowait);
+  // The twin of the descriptor, opened if need be; below 0: there is none.
+  int direct_twin(At& at, const Request& r, const Io& io);
+  bool is_direct(const File& file) const;
+  void refuse_direct(const Error& why);
+  Result<uint64_t> move_bytes(At& at, Request& r, const Io& io);
+  Result<uint64_t> move_bytes(int fd, Request& r);
 
   // Files that lose a name, which may be open.
   struct Losing {
@@ -148,6 +165,11 @@ class Operations {
   Handle top_handle_;
   Counter& io_calls_;
   std::atomic<bool> no_nowait_{false};
+  const std::string directory_;
+  const bool all_direct_;
+  std::atomic<bool> some_direct_{false};  // so that exports without pay nothing for asking
+  std::atomic<bool> direct_refused_{false};
+  const DirectParts direct_;
 };
 
 template <class Open>

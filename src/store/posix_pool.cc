@@ -15,12 +15,24 @@ bool Pool::try_submit(Task& task) {
   {
     std::lock_guard lock(mutex_);
     if (queue_.size() >= most_queued_) return false;
-    queue_.push_back(std::move(task));
-    if (idle_ < queue_.size() && threads_.size() < most_threads_)
-      threads_.emplace_back([this] { work(); });
+    enqueue(std::move(task));
   }
   ready_.notify_one();
   return true;
+}
+
+void Pool::submit(Task task) {
+  {
+    std::lock_guard lock(mutex_);
+    enqueue(std::move(task));
+  }
+  ready_.notify_one();
+}
+
+void Pool::enqueue(Task&& task) {
+  queue_.push_back(std::move(task));
+  if (idle_ < queue_.size() && threads_.size() < most_threads_)
+    threads_.emplace_back([this] { work(); });
 }
 
 void Pool::work() {

@@ -23,8 +23,11 @@ class Pool {
 
   // Runs the task on a thread of the pool; false, with the task untouched, if the queue is full.
   bool try_submit(Task& task);
+  // The same whatever the queue's length, for what cannot be refused any more.
+  void submit(Task task);
 
  private:
+  void enqueue(Task&& task);
   void work();
 
   const size_t most_threads_;

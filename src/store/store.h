@@ -32,6 +32,9 @@
 //     are EINVAL, and readdir leaves them out.
 #pragma once
 
+#include <memory>
+#include <span>
+
 #include "core/op.h"
 
 namespace forebay {
@@ -62,6 +65,13 @@ class Store {
   // Given back by deallocate() when no request uses it; false for what is not from here.
   virtual std::byte* allocate(size_t) { return nullptr; }
   virtual bool deallocate(std::byte*) { return false; }
+
+  // Memory in which the data of many requests will lie, so that the Store may ready its device for
+  // it; no request's memory crosses two of its pieces. Lasts until what is returned (or null) goes,
+  // which must be before the memory does, and before any of its pages is replaced.
+  virtual std::shared_ptr<const void> prepare(std::span<std::byte>, uint64_t /*piece*/) {
+    return nullptr;
+  }
 
   // The handle of the top directory. Blocking; cheap after the first time.
   virtual Result<Handle> root() = 0;

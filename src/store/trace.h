@@ -30,6 +30,9 @@ class TraceStore final : public Store {
     return inner_->identity(handle);
   }
   unsigned concurrency() const override { return inner_->concurrency(); }
+  std::shared_ptr<const void> prepare(std::span<std::byte> memory, uint64_t piece) override {
+    return inner_->prepare(memory, piece);
+  }
 
  private:
   struct Pending;

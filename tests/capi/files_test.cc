@@ -111,7 +111,7 @@ TEST_F(CapiFiles, SizesAndHoles) {
 }
 
 TEST_F(CapiFiles, Hints) {
-  const char* good[] = {"job=checkpoint 7", "write_behind=off", nullptr};
+  const char* good[] = {"job=checkpoint 7", "write_behind=off", "direct=on", nullptr};
   const char* unknown[] = {"jop=1", nullptr};
   const char* shapeless[] = {"job", nullptr};
   fb_file* file = nullptr;
@@ -128,6 +128,7 @@ TEST_F(CapiFiles, Hints) {
   EXPECT_ERRNO(EINVAL, fb_set_hint(file, "write_behnd", "on"));
   EXPECT_NE(std::string(fb_error()).find("write_behind"), std::string::npos) << fb_error();
   EXPECT_ERRNO(EINVAL, fb_set_hint(file, nullptr, "on"));
+  EXPECT_ERRNO(ENOTSUP, fb_set_hint(file, "direct", "on"));
   write(file, "still good");
   EXPECT_OK(fb_close(file));
 }

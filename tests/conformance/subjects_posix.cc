@@ -66,7 +66,13 @@ std::vector<Subject> posix_subjects() {
   Subject by_pool = subject("posix_pool", pool);
   // `posix` fails every call; these differ from it in little, and each run makes many files.
   by_path.every_call = by_pool.every_call = 8;
-  return {subject("posix", {}), by_path, by_pool, under_scheduler(by_pool)};
+  PosixOptions direct, direct_threads;
+  direct.direct = direct_threads.direct = direct_threads.force_no_ring = true;
+  Subject by_ring = subject("posix_direct", direct);
+  Subject by_threads = subject("posix_direct_threads", direct_threads);
+  by_ring.every_call = by_threads.every_call = 8;
+  return {subject("posix", {}),    by_path, by_pool, under_scheduler(by_pool), by_ring, by_threads,
+          under_scheduler(by_ring)};
 }
 
 }  // namespace forebay::conformance

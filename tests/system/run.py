@@ -19,10 +19,10 @@ from rig import FOREBAY, FOREBAYD, MIB, ROOT, SOON, Case, Result, sha, wait_for
 
 
 class RoundTrip(Case):
-    def there_and_back(self, transport):
+    def there_and_back(self, transport, *start):
         source = self.random_file("source", 100 * MIB + 17)
         os.chmod(source, 0o640)
-        self.start()
+        self.start(*start)
         self.env["FOREBAY_CLIENT_TRANSPORT"] = transport
         self.good("put", source, "/big")
         self.assertEqual(self.in_export(), ["big"])
@@ -40,6 +40,13 @@ class RoundTrip(Case):
 
     def test_tcp(self):
         self.there_and_back("tcp")
+
+    def test_direct(self):
+        self.there_and_back("unix", "--set", "export.data.direct=true")
+
+    def test_direct_tcp_and_chunks_beside_the_blocks(self):
+        self.there_and_back("tcp", "--set", "export.data.direct=true",
+                            "--set", "export.data.chunk=1000001")
 
     def test_a_chunk_that_is_no_multiple_of_a_page(self):
         source = self.random_file("source", 5 * MIB + 3)
