@@ -8,8 +8,8 @@
 
 namespace forebay::capi {
 
-// EINVAL with the nearest known key, or with the values that the key takes; ENOTSUP. The file is in
-// use, or not yet open.
+// EINVAL with the nearest known key, or with the values that the key takes. The file is in use, or
+// not yet open.
 Result<void> set_hint(fb_file& file, std::string_view key, std::string_view value);
 
 // "key=value" texts, ended by NULL; or NULL. Stops at the first that is not good.

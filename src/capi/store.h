@@ -47,6 +47,7 @@ struct fb_file {
   forebay::Handle handle;
   forebay::Right right;
   uint32_t opened_in = 0;  // the number of a life
+  std::atomic<uint32_t> write_flags{0};  // of its writes: kFlagBehind, kFlagStable
 
  private:
   // As whom the file's requests are sent. Older ones stay until the close, because a call on

@@ -87,8 +87,21 @@ void Session::pump() {
          !must_wait(queue_.front()->message.request)) {
     FlightRef flight = std::move(queue_.front());
     queue_.pop_front();
-    issue(std::move(flight));
+    if (!report_loss(flight)) issue(std::move(flight));
   }
+}
+
+// Invariant 4. A close is sent whatever was lost, and reports it when it is done.
+bool Session::report_loss(FlightRef& flight) {
+  if (uncommitted_.empty()) [[likely]]
+    return false;
+  const Request& r = flight->message.request;
+  if (op_info(r.op).kind != OpKind::data) return false;
+  std::optional<Error> loss = uncommitted_.take_loss(r.handle);
+  if (!loss) return false;
+  if (flight->parts) loss = std::move(*loss).with_done(flight->parts->done());
+  complete(std::move(flight), std::move(*loss));
+  return true;
 }
 
 // ---- Ending ----
@@ -169,6 +182,7 @@ void Session::on_up(const wire::Welcome& welcome, bool resumed) {
   if (!resumed) {
     // A server that lives on and has forgotten us may have done it: once means once.
     const bool same_life = welcome.boot == welcome_.boot;
+    if (!same_life) uncommitted_.server_restarted();
     std::vector<FlightRef> again;
     for (FlightRef& flight : take_slots()) {
       flight->sent_before |= std::exchange(flight->sent_now, false);
@@ -187,8 +201,10 @@ void Session::on_up(const wire::Welcome& welcome, bool resumed) {
   pump();
 }
 
-void Session::on_down(bool farewell) {
+void Session::on_down(bool farewell, bool written) {
   landing_ = nullptr;
+  if (written) uncommitted_.all_written();
+  if (farewell && !written) uncommitted_.server_restarted();
   for (uint16_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i].flight && slots_[i].flight->result) finish(i);
   }

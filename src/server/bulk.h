@@ -69,6 +69,7 @@ class BulkFlight : public Flight {
     Room room;
     Extents file;
     uint64_t count = 0;  // of the Store's reply
+    uint64_t verifier = 0;
     std::optional<Error> error;
   };
 
@@ -145,6 +146,7 @@ class WriteFlight final : public BulkFlight {
   // A stream that does not simply rise through the file may write a byte twice, and the later one
   // counts: then chunks are stored one after the other.
   bool in_order_ = false;
+  uint64_t verifier_ = 0;  // not 0: some of it is acknowledged only
   uint64_t lost_at_ = std::numeric_limits<uint64_t>::max();  // first byte known not to be written
 };
 

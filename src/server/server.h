@@ -44,6 +44,14 @@ struct SchedulerOptions {
   bool brute_force = false;  // the merger: brute force instead of a tree
 };
 
+// Writes that are acknowledged before they are in the Store (server/behind_store.h).
+struct WriteBehindOptions {
+  enum class When : uint8_t { never, asked, always };
+  When when = When::asked;   // asked: by the client, write by write
+  uint64_t memory = 32_MiB;  // of what is acknowledged and not written, at most; beside the pool
+  Duration age = std::chrono::seconds(1);  // after which it is written
+};
+
 struct ExportOptions {
   std::string name;
   std::string what;        // for people: "posix /scratch"
@@ -51,6 +59,7 @@ struct ExportOptions {
   uint64_t chunk = 1_MiB;  // one buffer, one data frame, one call of the Store
   unsigned in_flight = 4;  // chunks of one request under way at most
   SchedulerOptions scheduler = {};
+  WriteBehindOptions write_behind = {};
 };
 
 struct ServerOptions {
