@@ -46,7 +46,7 @@ struct fb_file {
   forebay::capi::Uses uses;
   forebay::Handle handle;
   forebay::Right right;
-  uint32_t opened_in = 0;  // the number of a life
+  uint32_t opened_in = 0;                // the number of a life
   std::atomic<uint32_t> write_flags{0};  // of its writes: kFlagBehind, kFlagStable
 
  private:

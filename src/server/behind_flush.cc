@@ -12,8 +12,8 @@ namespace {
 // One call of the Store: larger ones into fresh files are now and then much dearer.
 constexpr uint64_t kBatchBytes = 1_MiB;
 constexpr size_t kBatchPieces = 1024;
-constexpr unsigned kBatchesOut = 4;       // of a file, and what one task of a loop issues
-constexpr size_t kMostEnded = 4096;       // files; beyond, every file counts as one of them
+constexpr unsigned kBatchesOut = 4;  // of a file, and what one task of a loop issues
+constexpr size_t kMostEnded = 4096;  // files; beyond, every file counts as one of them
 
 Error going_away() {
   return Error(ESHUTDOWN, "the server is going away");
@@ -298,10 +298,9 @@ void BehindStore::State::issue(const FileRef& file, Batch&& batch) {
   request.right = writer.right;
   request.file = Extents::make(std::move(places)).value();
   request.memory = {nullptr, Extents::make(std::move(memory)).value()};
-  inner_.submit(std::move(request), [self = shared_from_this(), file,
-                                     batch = std::move(batch)](Result<Reply>&& result) {
-    self->landed(file, batch, result);
-  });
+  inner_.submit(std::move(request),
+                [self = shared_from_this(), file, batch = std::move(batch)](
+                    Result<Reply>&& result) { self->landed(file, batch, result); });
 }
 
 void BehindStore::State::landed(const FileRef& file, const Batch& batch,
@@ -331,11 +330,11 @@ void BehindStore::State::landed(const FileRef& file, const Batch& batch,
 // Invariant 5.
 void BehindStore::State::lose(File& file, const Piece& piece, const Error& error) {
   const uint64_t size = piece.file.length.value;
-  const Error loss(error.code(),
-                   fmt::format("{} bytes at {} of this file, acknowledged before, could not be "
-                               "written{}{}",
-                               size, piece.file.offset.value, error.what().empty() ? "" : ": ",
-                               error.what()));
+  const Error loss(
+      error.code(),
+      fmt::format("{} bytes at {} of this file, acknowledged before, could not be "
+                  "written{}{}",
+                  size, piece.file.offset.value, error.what().empty() ? "" : ": ", error.what()));
   if (seen_.lost_pieces++ == 0) log::warn("write-behind: {}", loss.message());
   seen_.lost_bytes += size;
   for (Client& client : file.clients) {
@@ -356,7 +355,8 @@ void BehindStore::State::close() {
     closing_ = true;
     quiet_.wait(lock, [this] { return issuing_ == 0; });
     for (auto& [key, file] : files_) {
-      for (WaiterRef& waiter : std::exchange(file->waiters, {})) waiters.push_back(std::move(waiter));
+      for (WaiterRef& waiter : std::exchange(file->waiters, {}))
+        waiters.push_back(std::move(waiter));
     }
   }
   for (const WaiterRef& waiter : waiters) waiter->go(going_away());

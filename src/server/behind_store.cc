@@ -8,8 +8,8 @@
 namespace forebay::server {
 namespace {
 
-constexpr size_t kMostRights = 1 << 16;       // proven; beyond, each is proven again by its next use
-constexpr size_t kMostUnreported = 1024;      // files; beyond, every file's verifier changes
+constexpr size_t kMostRights = 1 << 16;   // proven; beyond, each is proven again by its next use
+constexpr size_t kMostUnreported = 1024;  // files; beyond, every file's verifier changes
 
 uint64_t mixed(uint64_t x) {  // splitmix64
   x += 0x9e3779b97f4a7c15u;
@@ -349,9 +349,8 @@ void BehindStore::State::committed(const std::string& key, uint64_t client, uint
   std::lock_guard lock(mutex_);
   const FileRef file = find(key);
   if (!file) return;
-  std::erase_if(file->clients, [&](const Client& c) {
-    return c.id == client && !c.loss && c.last <= upto;
-  });
+  std::erase_if(file->clients,
+                [&](const Client& c) { return c.id == client && !c.loss && c.last <= upto; });
   drop_if_unused(file);
 }
 
@@ -364,7 +363,8 @@ std::optional<Error> BehindStore::State::take_loss(uint64_t client, const Handle
   if (!found || !found->loss) return std::nullopt;
   auto loss = std::exchange(found->loss, std::nullopt);
   // What is settled has been told; a later write makes it known here again.
-  if (found->last <= file->settled) file->clients.erase(file->clients.begin() + (found - file->clients.data()));
+  if (found->last <= file->settled)
+    file->clients.erase(file->clients.begin() + (found - file->clients.data()));
   drop_if_unused(file);
   return loss;
 }

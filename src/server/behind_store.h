@@ -41,14 +41,14 @@ namespace forebay::server {
 
 // What `status` shows.
 struct BehindStatus {
-  std::string when;             // as configured: "hint"
-  uint64_t memory = 0;          // of the budget, now
+  std::string when;     // as configured: "hint"
+  uint64_t memory = 0;  // of the budget, now
   uint64_t limit = 0;
-  uint64_t files = 0;           // with dirty bytes
-  uint64_t writes = 0, bytes = 0;   // acknowledged early
-  uint64_t through = 0;         // might have been, but went to the Store at once
-  uint64_t rounds = 0, batches = 0; // written later
-  uint64_t retried = 0;         // pieces written again alone
+  uint64_t files = 0;                // with dirty bytes
+  uint64_t writes = 0, bytes = 0;    // acknowledged early
+  uint64_t through = 0;              // might have been, but went to the Store at once
+  uint64_t rounds = 0, batches = 0;  // written later
+  uint64_t retried = 0;              // pieces written again alone
   uint64_t lost_pieces = 0, lost_bytes = 0;
 };
 

@@ -165,7 +165,8 @@ TEST_F(BehindServer, OthersGoOnWhileABackEndDoesNotAnswer) {
   EXPECT_FALSE(waiting->done());
   const OpenFile other = create(*b_, "g");
   EXPECT_EQ(b_->call(data_request(Op::read, other, range(0, 4)))->error(), 0);
-  EXPECT_EQ(b_->call(data_request(Op::read, others_, range(10, 4)))->in, "bbbb") << "nor waits here";
+  EXPECT_EQ(b_->call(data_request(Op::read, others_, range(10, 4)))->in, "bbbb")
+      << "nor waits here";
   sim_->store->clear();
   sim_->store->release();
   EXPECT_EQ(a_->wait(waiting).error(), 0);

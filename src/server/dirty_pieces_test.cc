@@ -136,7 +136,8 @@ TEST(DirtyPieces, ViewsOfVeryManyPiecesAreLookedAtByTheirBounds) {
   const auto view = [](uint64_t at, uint64_t count) {
     return Extents::make({{Offset(at), Length(1)}}, {{count, 2}}).value();
   };
-  EXPECT_TRUE(pieces.touch(view(0, 1'000'000'000))) << "it does not, but that takes too long to see";
+  EXPECT_TRUE(pieces.touch(view(0, 1'000'000'000)))
+      << "it does not, but that takes too long to see";
   EXPECT_FALSE(pieces.touch(view(1'000'002, 1'000'000'000)));
   EXPECT_FALSE(pieces.touch(view(1'000'000, 2)));
   EXPECT_TRUE(pieces.touch(view(1'000'001, 2)));

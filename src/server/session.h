@@ -105,7 +105,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
     std::shared_ptr<Flight> flight;
     std::string reply;     // remembered, encoded; empty: do it again
     bool sending = false;  // the reply is not out yet, so the client cannot have seen it
-    Handle told;           // the reply tells of a loss there; it is seen when the next request comes
+    Handle told;  // the reply tells of a loss there; it is seen when the next request comes
   };
   struct Owed {
     std::shared_ptr<Flight> flight;

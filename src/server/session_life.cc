@@ -228,9 +228,8 @@ void Session::leave_if_drained() {
   if (!stopping_ || leaving_ || flights_ > 0) return;
   leaving_ = true;
   // What was acknowledged is written before we go.
-  exported().store().drain([self = shared_from_this()] {
-    self->loop().post([self] { self->say_goodbye(); });
-  });
+  exported().store().drain(
+      [self = shared_from_this()] { self->loop().post([self] { self->say_goodbye(); }); });
 }
 
 void Session::say_goodbye() {
