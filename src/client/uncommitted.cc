@@ -13,9 +13,9 @@ Error lost() {
 
 void Uncommitted::acknowledged(const Handle& file, uint64_t verifier) {
   File& f = files_[file.bytes];
-  if (f.verifier == 0) f.verifier = verifier;
-  f.lost |= f.verifier != verifier;
   f.last = ++acknowledged_;
+  if (f.first == 0) f = {verifier, f.last, f.last, false};
+  f.lost |= f.verifier != verifier;
 }
 
 void Uncommitted::server_restarted() {
@@ -31,7 +31,7 @@ std::optional<Error> Uncommitted::take_loss(const Handle& file) {
 
 std::optional<Error> Uncommitted::settled(const Handle& file, uint64_t sent, uint64_t verifier) {
   const auto found = files_.find(file.bytes);
-  if (found == files_.end()) return std::nullopt;
+  if (found == files_.end() || found->second.first > sent) return std::nullopt;
   if (found->second.lost || found->second.verifier != verifier) {
     files_.erase(found);
     return lost();

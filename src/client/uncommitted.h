@@ -35,8 +35,8 @@ class Uncommitted {
 
  private:
   struct File {
-    uint64_t verifier = 0;  // of its first write
-    uint64_t last = 0;      // its last write, as now() counts
+    uint64_t verifier = 0;         // of its first write
+    uint64_t first = 0, last = 0;  // writes, as now() counts
     bool lost = false;
   };
   std::unordered_map<std::string, File> files_;

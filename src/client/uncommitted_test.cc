@@ -25,6 +25,15 @@ TEST(Uncommitted, AWriteThatWasAcknowledgedAfterTheCommitWasSentStays) {
   EXPECT_TRUE(u.take_loss(kFile)) << "its second write may be lost";
 }
 
+TEST(Uncommitted, ACommitSaysNothingAboutWhatIsAcknowledgedAfterItWasSent) {
+  Uncommitted u;
+  const uint64_t sent = u.now();
+  u.acknowledged(kFile, 7);
+  EXPECT_FALSE(u.settled(kFile, sent, 0)) << "the server had no write-behind when it was there";
+  EXPECT_FALSE(u.empty());
+  EXPECT_TRUE(u.settled(kFile, u.now(), 0));
+}
+
 TEST(Uncommitted, AnotherVerifierIsALossAndReportedOnce) {
   Uncommitted u;
   u.acknowledged(kFile, 7);

@@ -170,7 +170,11 @@ void BehindStore::State::tick(Loop& loop) {
     armed_ = next.has_value();
   }
   if (next) arm(loop, *next);
-  for (const FileRef& file : due) pump(file);
+  for (const FileRef& file : due) {  // one by one: there may be many, and a loop has more to do
+    loop.post([weak = weak_from_this(), file] {
+      if (const auto self = weak.lock()) self->pump(file);
+    });
+  }
 }
 
 // A write has come in, under the lock: what is to be written now? With half of the budget used,
