@@ -52,6 +52,13 @@ class Partial {
     return Error(EIO, fmt::format("the server holds {} bytes of {}", attr->attr.size, bytes));
   }
 
+  // Before it has its name: with write-behind this is where an error may show.
+  Result<void> close() {
+    auto closed = store_.call(
+        {.op = Op::close, .caller = caller_, .handle = file_.handle, .right = file_.right});
+    return closed ? Result<void>() : Result<void>(closed.error());
+  }
+
   Result<void> rename_to(const Place& place) {
     auto renamed = store_.call({.op = Op::rename,
                                 .caller = caller_,
@@ -60,7 +67,6 @@ class Partial {
                                 .name = name_,
                                 .name2 = place.name});
     if (!renamed) return renamed.error();
-    close_file(store_, caller_, file_);
     name_.clear();
     return {};
   }
@@ -102,6 +108,7 @@ Result<uint64_t> put_file(Store& store, const CallerRef& caller, int from, uint3
   auto bytes = write_file(store, caller, partial->file(), from, watch);
   if (!bytes) return bytes;
   if (auto right = partial->check_size(*bytes); !right) return right.error();
+  if (auto closed = partial->close(); !closed) return closed.error();
   if (watch.give_up()) return Error(EINTR);
   if (auto renamed = partial->rename_to(*place); !renamed) return renamed.error();
   return bytes;

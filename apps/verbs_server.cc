@@ -163,6 +163,16 @@ void show_scheduler(const Json& exported) {
       s["latency_us"]["p99"].number());
 }
 
+void show_write_behind(const Json& exported) {
+  const Json& s = exported["write_behind"];
+  if (s["writes"].integer() == 0) return;
+  fmt::print(
+      "{}: write-behind: {} writes, {:.1f} in a batch; {} of {} in use, {} files dirty, {}\n",
+      exported["name"].text(), s["writes"].integer(), s["writes_per_batch"].number(),
+      bytes(s["memory"]), bytes(s["limit"]), s["dirty_files"].integer(),
+      s["lost_bytes"].integer() == 0 ? "nothing lost" : bytes(s["lost_bytes"]) + " LOST");
+}
+
 void show_exports(const Json& status) {
   std::vector<std::vector<std::string>> rows = {
       {"EXPORT", "WHAT", "REQUESTS", "FAILED", "UNDER WAY", "WRITTEN", "READ", "BUFFERS"}};
@@ -176,7 +186,10 @@ void show_exports(const Json& status) {
                     fmt::format("{} of {}", pool["in_use"].integer(), pool["buffers"].integer())});
   }
   fmt::print("\n{}", columns(rows, "<<>>>>>>"));
-  for (const Json& e : status["exports"].array()) show_scheduler(e);
+  for (const Json& e : status["exports"].array()) {
+    show_scheduler(e);
+    show_write_behind(e);
+  }
 }
 
 void show_sessions(const Json& status) {

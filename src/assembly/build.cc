@@ -190,6 +190,12 @@ ExportOptions export_options(const ExportConfig& config) {
                                                           : Policy::automatic;
   options.scheduler.quantum = config.quantum;
   options.scheduler.brute_force = config.merger == "brute";
+  using When = WriteBehindOptions::When;
+  options.write_behind.when = config.write_behind == "on"    ? When::always
+                              : config.write_behind == "off" ? When::never
+                                                             : When::asked;
+  options.write_behind.memory = config.write_behind_memory;
+  options.write_behind.age = config.write_behind_age;
   return options;
 }
 

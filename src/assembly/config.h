@@ -53,6 +53,9 @@ struct ExportConfig {
   std::string scheduler = "auto";
   unsigned quantum = 256;
   std::string merger = "tree";
+  std::string write_behind = "hint";
+  uint64_t write_behind_memory = 32_MiB;
+  Duration write_behind_age = std::chrono::seconds(1);
   std::string key_file;
   bool trace = false;
 };

@@ -55,7 +55,7 @@ std::vector<Key> describe(ExportConfig& c) {
       {"path", &c.path, "the directory to serve; nothing outside it can be reached"},
       {"pool",
        &c.pool,
-       "memory for bulk data; the server uses little else",
+       "memory for bulk data; beside it and write_behind_memory the server uses little",
        {},
        1_MiB,
        uint64_t(1) << 40},
@@ -102,6 +102,18 @@ std::vector<Key> describe(ExportConfig& c) {
        "(`brute`), "
        "which is as fast for a few",
        "tree|brute"},
+      {"write_behind", &c.write_behind,
+       "which writes are acknowledged when they are in the server's memory and written later, "
+       "merged: none (`off`), those of clients that ask for it (`hint`), or all (`on`); commit and "
+       "close wait for them, and report what could not be written",
+       "off|hint|on"},
+      {"write_behind_memory",
+       &c.write_behind_memory,
+       "memory for such writes, beside pool; those that find none left are written at once",
+       {},
+       64_KiB,
+       uint64_t(1) << 40},
+      {"write_behind_age", &c.write_behind_age, "how long such a write may wait"},
       {"key_file", &c.key_file,
        "the secret that makes handles unforgeable, made if absent and shared by all servers of the "
        "export; empty: `.forebay/key` in path"},

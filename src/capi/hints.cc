@@ -21,9 +21,9 @@ Result<void> set_job(fb_file& file, std::string_view value) {
   return {};
 }
 
-Result<void> set_write_behind(fb_file&, std::string_view value) {
-  if (value == "off") return {};  // as it is
-  if (value == "on") return Error(ENOTSUP, "write_behind: this server writes before it answers");
+Result<void> set_write_behind(fb_file& file, std::string_view value) {
+  if (value == "off") return file.write_flags = kFlagStable, Result<void>();
+  if (value == "on") return file.write_flags = kFlagBehind, Result<void>();
   return Error(EINVAL, fmt::format("write_behind: '{}' is neither on nor off", value));
 }
 

@@ -9,7 +9,7 @@ using namespace forebay::capi;
 namespace {
 
 Request transfer(const Use& use, Op op, Sides&& sides) {
-  Request request = use.request(op);
+  Request request = use.request(op, op == Op::write ? use.file().write_flags.load() : 0);
   request.file = std::move(sides.file);
   request.memory = std::move(sides.memory);
   return request;

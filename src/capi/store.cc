@@ -72,6 +72,7 @@ fb_file* take_place(fb_store& store) {
 
 void give_place(fb_file* file, Life& life) {
   file->forget_callers();
+  file->write_flags = 0;
   std::lock_guard lock(life.mutex);
   life.closed.push_back(file);
 }

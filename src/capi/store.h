@@ -46,8 +46,9 @@ struct fb_file {
   forebay::capi::Uses uses;
   forebay::Handle handle;
   forebay::Right right;
-  uint32_t opened_in = 0;   // the number of a life
-  uint32_t open_flags = 0;  // that hints ask for, while it is being opened
+  uint32_t opened_in = 0;                // the number of a life
+  uint32_t open_flags = 0;               // that hints ask for, while it is being opened
+  std::atomic<uint32_t> write_flags{0};  // of its writes: kFlagBehind, kFlagStable
 
  private:
   // As whom the file's requests are sent. Older ones stay until the close, because a call on

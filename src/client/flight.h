@@ -33,6 +33,7 @@ struct Session::Flight {
   uint64_t number = 0;  // in the order of submission
   uint64_t order = 0;   // in the order of sending
   uint64_t total = 0;   // bytes of the stream
+  uint64_t known = 0;   // Uncommitted::now() when it was issued
   unsigned sends = 0;   // of our memory, under way
   bool background = false;
   bool cancelled = false;

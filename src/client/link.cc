@@ -90,7 +90,7 @@ void Link::attempt() {
 void Link::connected(std::unique_ptr<Connection> connection) {
   connection_ = std::move(connection);
   remember_socket();
-  farewell_ = false;
+  farewell_ = written_ = false;
   progress_ = false;
   refusal_.reset();
   state_ = State::greeting;
@@ -164,7 +164,10 @@ Result<Memory> Link::on_message(const wire::FrameHeader& header,
     return Memory{};
   }
   if (header.type == wire::FrameType::goodbye) {
+    Result<wire::Goodbye> goodbye = wire::decode_goodbye(message);
+    if (!goodbye) return std::move(goodbye).error();
     farewell_ = true;
+    written_ = goodbye->written;
     return Error(ESHUTDOWN, "the server is stopping");
   }
   Result<Memory> taken = user_.on_frame(header, message);
@@ -180,7 +183,7 @@ void Link::on_closed(const Error& why) {
   connection_.reset();
   state_ = State::closing;  // whoever wants it again in on_down() is served below
   if (farewell_) session_ = 0;
-  if (was_up) user_.on_down(farewell_);
+  if (was_up) user_.on_down(farewell_, written_);
 
   if (!was_up && refusal_ && !passing(*refusal_)) {
     return give_up(Error(*refusal_).at(fmt::format("server at {}", address_)));

@@ -31,8 +31,9 @@ class Link final : private ConnectionHandler {
                                     std::span<const std::byte> message) = 0;
     virtual void on_payload() = 0;
     // The connection is gone and no send is under way. `farewell`: the server said goodbye, so what
-    // it had not answered was not begun, and its session is over.
-    virtual void on_down(bool farewell) = 0;
+    // it had not answered was not begun, and its session is over; `written`: and it has written
+    // all that it had acknowledged.
+    virtual void on_down(bool farewell, bool written) = 0;
     // Nothing more is tried; the session is over. The error is for those who waited.
     virtual void on_give_up(const Error& why) = 0;
     virtual bool waiting() const = 0;  // does anybody need the connection?
@@ -100,6 +101,7 @@ class Link final : private ConnectionHandler {
 
   bool patient_;
   bool farewell_ = false;         // this connection: the server said goodbye
+  bool written_ = false;          // and has written all
   bool progress_ = false;         // this connection: it was worth having, so the outage is over
   std::optional<Error> refusal_;  // this connection: the server said why it closes
   Time outage_start_;

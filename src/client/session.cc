@@ -68,7 +68,7 @@ void Session::check_idle() {
   for (Task& task : std::exchange(idle_waiters_, {})) task();
 }
 
-// Invariants 3 and 5.
+// Invariants 3 and 6.
 bool Session::must_wait(const Request& r) const {
   const bool writes = r.op == Op::write || r.op == Op::resize || r.op == Op::fallocate;
   if (!(writes && reads_ + joints_ != 0) && !(r.op == Op::read && joints_ != 0)) return false;
@@ -85,7 +85,7 @@ bool Session::must_wait(const Request& r) const {
 void Session::pump() {
   while (link_.up() && !in_parts_ && !queue_.empty() && !free_slots_.empty() &&
          !must_wait(queue_.front()->message.request)) {
-    issue(next_flight());
+    if (!report_loss()) issue(next_flight());
   }
 }
 
@@ -98,6 +98,22 @@ void Session::pump_soon() {
     (*session)->pump_posted_ = false;
     (*session)->pump();
   });
+}
+
+// Invariant 4, of the front of the queue. A close is sent whatever was lost, and reports it when it
+// is done.
+bool Session::report_loss() {
+  if (uncommitted_.empty()) [[likely]]
+    return false;
+  const Request& r = queue_.front()->message.request;
+  if (op_info(r.op).kind != OpKind::data) return false;
+  std::optional<Error> loss = uncommitted_.take_loss(r.handle);
+  if (!loss) return false;
+  FlightRef flight = std::move(queue_.front());
+  queue_.pop_front();
+  if (flight->parts) loss = std::move(*loss).with_done(flight->parts->done());
+  complete(std::move(flight), std::move(*loss));
+  return true;
 }
 
 // ---- Ending ----
@@ -190,6 +206,7 @@ void Session::on_up(const wire::Welcome& welcome, bool resumed) {
   if (!resumed) {
     // A server that lives on and has forgotten us may have done it: once means once.
     const bool same_life = welcome.boot == welcome_.boot;
+    if (!same_life) uncommitted_.server_restarted();
     std::vector<FlightRef> again;
     for (FlightRef& flight : take_slots()) {
       flight->sent_before |= std::exchange(flight->sent_now, false);
@@ -208,8 +225,10 @@ void Session::on_up(const wire::Welcome& welcome, bool resumed) {
   pump();
 }
 
-void Session::on_down(bool farewell) {
+void Session::on_down(bool farewell, bool written) {
   landing_ = nullptr;
+  if (written) uncommitted_.all_written();
+  if (farewell && !written) uncommitted_.server_restarted();
   for (uint16_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i].flight && slots_[i].flight->result) finish(i);
   }

@@ -26,8 +26,9 @@
 //  2. Eager bytes of the flights in slots are within the credit that the server gave.
 //  3. What writes is not sent while a read of ours that it overlaps is unanswered: after a resume
 //     the server does such a read again, and must not show it what came later.
-//  4. While a request that was cut into parts (parts.h) is under way, nothing behind it is sent.
-//  5. Nothing that overlaps a joint is sent while the joint is unanswered: should it fail, its
+//  4. What the server acknowledged before writing it, and lost, is reported (uncommitted.h).
+//  5. While a request that was cut into parts (parts.h) is under way, nothing behind it is sent.
+//  6. Nothing that overlaps a joint is sent while the joint is unanswered: should it fail, its
 //     requests are sent after what is already under way.
 //
 // Threads: everything on the loop, except stats(), descriptor() and a request's stop_token, which
@@ -42,6 +43,7 @@
 #include "client/lent_memory.h"
 #include "client/link.h"
 #include "client/parts.h"
+#include "client/uncommitted.h"
 #include "core/counters.h"
 
 namespace forebay {
@@ -85,7 +87,7 @@ class Session final : private Link::User {
   Result<Memory> on_frame(const wire::FrameHeader& header,
                           std::span<const std::byte> message) override;
   void on_payload() override;
-  void on_down(bool farewell) override;
+  void on_down(bool farewell, bool written) override;
   void on_give_up(const Error& why) override;
   bool waiting() const override { return !idle(); }
 
@@ -97,6 +99,7 @@ class Session final : private Link::User {
   size_t joinable() const;
   bool joins(const Flight& first, const Flight& next) const;
   bool must_wait(const Request& request) const;
+  bool report_loss();
   void issue(FlightRef flight);
   void shape(Flight& flight);
   uint64_t place_of(const Flight& flight) const;
@@ -109,6 +112,7 @@ class Session final : private Link::User {
   Result<Flight*> find(const wire::RequestId& id);
   Result<Memory> on_reply(std::span<const std::byte> message, uint32_t payload);
   Result<Memory> on_data(std::span<const std::byte> message, uint32_t payload);
+  void note_stability(const Flight& flight, Result<Reply>& result);
   Result<void> on_pull(std::span<const std::byte> message);
   Result<std::span<std::byte>> in_area(uint64_t place, uint64_t length) const;
   Result<void> copy_out_of_area(const Flight& flight, const wire::Data& data);
@@ -141,6 +145,7 @@ class Session final : private Link::User {
   uint64_t submitted_ = 0, transmitted_ = 0;
   uint64_t eager_left_ = 0;
   wire::Welcome welcome_;
+  Uncommitted uncommitted_;
 
   // A reply whose payload is landing.
   Flight* landing_ = nullptr;

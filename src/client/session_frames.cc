@@ -33,6 +33,7 @@ void Session::issue(FlightRef ref) {
   free_slots_.pop_back();
   flight.message.id = {slot, ++slots_[slot].sequence};
   flight.order = ++transmitted_;
+  flight.known = uncommitted_.now();
   slots_[slot].flight = std::move(ref);
   reads_ += flight.message.request.op == Op::read;
   joints_ += !flight.members.empty();
@@ -164,6 +165,7 @@ Result<Memory> Session::on_reply(std::span<const std::byte> message, uint32_t pa
     return broken(fmt::format("a count of {} for {} bytes", result->count, flight.total));
   }
   if (payload == 0) {
+    note_stability(flight, result);
     answered(flight, std::move(result));
     return Memory{};
   }
@@ -173,6 +175,17 @@ Result<Memory> Session::on_reply(std::span<const std::byte> message, uint32_t pa
   landing_ = &flight;
   landing_reply_ = std::move(result);
   return r.memory.slice(Length(0), Length(payload));
+}
+
+void Session::note_stability(const Flight& flight, Result<Reply>& result) {
+  if (!result) return;
+  const Request& r = flight.message.request;
+  if (r.op == Op::write && result->verifier != 0) {
+    uncommitted_.acknowledged(r.handle, result->verifier);
+  } else if (r.op == Op::commit || r.op == Op::close) {
+    auto loss = uncommitted_.settled(r.handle, flight.known, result->verifier);
+    if (loss) result = std::move(*loss);
+  }
 }
 
 void Session::on_payload() {

@@ -21,7 +21,7 @@ namespace forebay {
 enum class Op : uint8_t {
   lookup,        // handle, name                    -> handle, attr   (name may be a path: "a/b/c")
   open,          // handle, access, flag_direct     -> right, attr
-  close,         // handle, right
+  close,         // handle, right                   -> verifier
   create,        // handle, name, mode, access, flag_exclusive, flag_truncate, flag_direct
                  //                                 -> handle, right, attr
   remove,        // handle, name, flag_directory
@@ -35,10 +35,12 @@ enum class Op : uint8_t {
   setattr,       // handle, set, [right]            -> attr
   resize,        // handle, length, [right]         -> attr
   fallocate,     // handle, right, offset, length, flag_keep_size, flag_punch_hole, flag_zero_range
-  commit,        // handle, [right], flag_data_only
+  commit,        // handle, [right], flag_data_only -> verifier
   statfs,        // handle                          -> statfs
   read,          // handle, right, file, memory     -> count (short only at the end of file)
-  write,         // handle, right, file, memory     -> count (always all, or an error with done())
+  write,         // handle, right, file, memory, flag_behind, flag_stable
+                 //                                 -> count (always all, or an error with done()),
+                 //                                    verifier
   layout,        // handle                          -> layout
   xattr_get,     // handle, name                    -> data
   xattr_set,     // handle, name, data, flag_create, flag_replace
@@ -104,6 +106,10 @@ enum Flag : uint32_t {
   kFlagCreate = 1u << 10,
   kFlagReplace = 1u << 11,
   kFlagDirect = 1u << 12,  // a hint: data of this file around the page cache while it is open
+  // May a server acknowledge a write before it is in the file system, until the next commit or
+  // close? Neither: as the export is configured.
+  kFlagBehind = 1u << 13,
+  kFlagStable = 1u << 14,
 };
 
 // Who asks. Shared and immutable: requests of one caller share one, so "the same caller as before"
@@ -237,6 +243,9 @@ struct Reply {
   bool end = false;
   FsStatus statfs;
   Layout layout;
+  // Of a write: not 0, it is acknowledged and not in the file system yet. Of a commit or close that
+  // comes later: the same number, or what was acknowledged with another one may be lost.
+  uint64_t verifier = 0;
 };
 
 using Completion = Callback<void(Result<Reply>&&)>;

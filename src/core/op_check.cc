@@ -132,7 +132,7 @@ Result<void> check_flags(const Request& r) {
     return wrong(r, "flags", fmt::format("{:#x} has flags of other operations", r.flags));
   }
   if (both(kFlagNoReplace | kFlagExchange) || both(kFlagPunchHole | kFlagZeroRange) ||
-      both(kFlagCreate | kFlagReplace)) {
+      both(kFlagCreate | kFlagReplace) || both(kFlagBehind | kFlagStable)) {
     return wrong(r, "flags", fmt::format("{:#x} contradicts itself", r.flags));
   }
   return {};

@@ -156,6 +156,7 @@ void BulkFlight::keep(unsigned call, Result<Reply>&& result) {
   Chunk& chunk = chunks_[call];
   if (result) {
     chunk.count = result->count;
+    chunk.verifier = result->verifier;
   } else {
     chunk.error = std::move(result).error();
   }

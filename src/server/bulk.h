@@ -78,6 +78,7 @@ class BulkFlight : public Flight {
     Room room;
     Extents file;
     uint64_t count = 0;  // of the Store's reply
+    uint64_t verifier = 0;
     std::optional<Error> error;
   };
 
@@ -157,6 +158,7 @@ class WriteFlight final : public BulkFlight {
   void drop_lost();
   void lose(const Chunk& chunk, uint64_t landed);
 
+  uint64_t verifier_ = 0;  // not 0: some of it is acknowledged only
   uint64_t lost_at_ = std::numeric_limits<uint64_t>::max();  // first byte known not to be written
 };
 

@@ -13,7 +13,8 @@ Counter& counter(CounterSet& counters, const ExportOptions& options, std::string
 
 }  // namespace
 
-Export::Export(ExportOptions o, Handle r, std::unique_ptr<Store> store, CounterSet& counters)
+Export::Export(ExportOptions o, Handle r, std::unique_ptr<Store> store, CounterSet& counters,
+               uint64_t boot)
     : options(std::move(o)),
       root(std::move(r)),
       pool(options.pool, options.chunk),
@@ -21,7 +22,9 @@ Export::Export(ExportOptions o, Handle r, std::unique_ptr<Store> store, CounterS
       bytes_in(counter(counters, options, "bytes_in")),
       bytes_out(counter(counters, options, "bytes_out")),
       flights(counter(counters, options, "flights")),
-      store_(std::make_unique<ScheduledStore>(std::move(store), options.scheduler, pool)),
+      store_(std::make_unique<BehindStore>(
+          std::make_unique<ScheduledStore>(std::move(store), options.scheduler, pool),
+          options.write_behind, boot)),
       prepared_(store_->prepare(pool.memory(), pool.buffer_size())) {
   if (prepared_) pool.keep_pages();
   for (int i = 0; i < kOpCount; ++i) {
@@ -30,7 +33,7 @@ Export::Export(ExportOptions o, Handle r, std::unique_ptr<Store> store, CounterS
 }
 
 Result<std::shared_ptr<Export>> Export::make(ExportOptions options, std::unique_ptr<Store> store,
-                                             CounterSet& counters) {
+                                             CounterSet& counters, uint64_t boot) {
   if (options.name.empty()) return Error(EINVAL, "an export needs a name");
   if (options.chunk < 4_KiB || options.chunk > wire::kMaxPayload) {
     return Error(EINVAL, fmt::format("export '{}': chunk is {}, must be 4 KiB to {} MiB",
@@ -41,7 +44,8 @@ Result<std::shared_ptr<Export>> Export::make(ExportOptions options, std::unique_
   }
   Result<Handle> root = store->root();
   if (!root) return std::move(root).error().at(fmt::format("export '{}'", options.name));
-  return std::make_shared<Export>(std::move(options), std::move(*root), std::move(store), counters);
+  return std::make_shared<Export>(std::move(options), std::move(*root), std::move(store), counters,
+                                  boot);
 }
 
 }  // namespace forebay::server

@@ -14,9 +14,9 @@
 #include "core/buffer_pool.h"
 #include "core/counters.h"
 #include "core/op.h"
+#include "server/behind_store.h"
 #include "server/holders.h"
 #include "server/reserve.h"
-#include "server/scheduled_store.h"
 #include "server/server.h"
 #include "store/store.h"
 
@@ -24,9 +24,10 @@ namespace forebay::server {
 
 class Export {
  public:
-  // Asks the store for its root: blocking, so before the loops run.
+  // Asks the store for its root: blocking, so before the loops run. `boot` is this life of the
+  // server.
   static Result<std::shared_ptr<Export>> make(ExportOptions options, std::unique_ptr<Store> store,
-                                              CounterSet& counters);
+                                              CounterSet& counters, uint64_t boot);
 
   const ExportOptions options;
   const Handle root;
@@ -34,7 +35,7 @@ class Export {
   ReservationTable reservations;
   RightHolders holders;
 
-  ScheduledStore& store() const {
+  BehindStore& store() const {
     FOREBAY_ASSERT(store_ != nullptr);
     return *store_;
   }
@@ -50,10 +51,11 @@ class Export {
   Counter& bytes_out;
   Counter& flights;  // now
 
-  Export(ExportOptions options, Handle root, std::unique_ptr<Store> store, CounterSet& counters);
+  Export(ExportOptions options, Handle root, std::unique_ptr<Store> store, CounterSet& counters,
+         uint64_t boot);
 
  private:
-  std::unique_ptr<ScheduledStore> store_;
+  std::unique_ptr<BehindStore> store_;
   std::shared_ptr<const void> prepared_;  // the pool, for the store
 };
 

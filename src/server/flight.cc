@@ -9,6 +9,11 @@
 namespace forebay::server {
 namespace {
 
+// Where a client is told of what it lost: at whatever presents a right or settles.
+bool may_tell(Op op) {
+  return op_info(op).kind == OpKind::data || op == Op::close;
+}
+
 // Calls that may take long are worth a token with which to take them back; for the others it would
 // be an allocation per request.
 bool may_take_long(Op op) {
@@ -37,6 +42,7 @@ Flight::Flight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
       session_(std::move(session)),
       request_(std::move(message.request)),
       total_(message.total) {
+  if (may_tell(op) && exported().store().used()) owed_ = request_.handle;
   if (may_take_long(op)) {
     stop_ = std::stop_source();
     request_.stop = stop_.get_token();
@@ -153,13 +159,19 @@ void Flight::landed(const wire::Pull& pull) {
 }
 
 void Flight::submit(Request&& request, unsigned call) {
+  exported().store().submit(std::move(request), returns(call), {&loop(), session_->id()});
+}
+
+void Flight::settle(Request&& close, unsigned call) {
+  exported().store().settle(std::move(close), returns(call), {&loop(), session_->id()});
+}
+
+Completion Flight::returns(unsigned call) {
   begun_ = true;
   ++busy_;
-  exported().store().submit(std::move(request),
-                            [self = shared_from_this(), call](Result<Reply>&& result) {
-                              self->completed(call, std::move(result));
-                            },
-                            {&loop(), reinterpret_cast<uintptr_t>(session_.get())});
+  return [self = shared_from_this(), call](Result<Reply>&& result) {
+    self->completed(call, std::move(result));
+  };
 }
 
 // On the Store's thread, which may be ours.
@@ -238,8 +250,8 @@ void CallFlight::begin() {
     handle_ = request_.handle;
     right_ = request_.right;
   }
-  if (op == Op::close && !session_->let_go(request_.right)) return answer(Reply{});
-  submit(std::move(request_), 0);
+  const bool held = op == Op::close && !session_->let_go(request_.right);
+  held ? settle(std::move(request_), 0) : submit(std::move(request_), 0);
 }
 
 void CallFlight::keep(unsigned, Result<Reply>&& result) {

@@ -74,6 +74,8 @@ class Flight : public std::enable_shared_from_this<Flight> {
   unsigned busy() const { return busy_; }  // Store calls out
   Time progress() const { return progress_; }
   Time arrived() const { return arrived_; }
+  // The file that it is about, if its client may have to be told of bytes that were lost there.
+  const Handle& owed() const { return owed_; }
   // Does it wait for the client, so that `stall` and `grace` rule and not `deadline`?
   virtual bool waits_for_client() const { return list_ && charge_; }
 
@@ -94,6 +96,7 @@ class Flight : public std::enable_shared_from_this<Flight> {
   virtual void stream_landed(const wire::Pull&) {}
 
   void submit(Request&& request, unsigned call);
+  void settle(Request&& close, unsigned call);  // as submit(), but closes nothing
   void answer(const Result<Reply>& result, SmallData&& data = {});
   void touch();
   Export& exported() const;
@@ -115,10 +118,12 @@ class Flight : public std::enable_shared_from_this<Flight> {
   void charge_list();
   void charged(BufferPool::Charge charge);
   void pull_list();
+  Completion returns(unsigned call);
   void completed(unsigned call, Result<Reply>&& result);
   void settle(unsigned call);
   void release();
 
+  Handle owed_;
   Reservation reservation_;
   std::unique_ptr<ListPull> list_;
   std::optional<BufferPool::Charge> charge_;

@@ -66,6 +66,7 @@ void LentFlight::done(unsigned call) {
   const uint64_t moved = result ? result->count : result.error().done();
   if (moved < part.length) end_ = std::min(end_, part.position + moved);
   if (!result && !error_) error_ = result.error();
+  if (result && result->verifier != 0) verifier_ = result->verifier;
   advance();
 }
 
@@ -73,6 +74,7 @@ void LentFlight::finish() {
   if (error_) return answer(std::move(*error_).with_done(op == Op::write ? written() : 0));
   Reply reply;
   reply.count = std::min(end_, total_);
+  reply.verifier = verifier_;
   if (session_->must_note(request_)) {
     session_->note(op, {request_.caller, request_.handle}, request_.right, reply);
   }

@@ -76,7 +76,7 @@ Result<void> Lobby::add_export(ExportOptions options, std::unique_ptr<Store> sto
   if (find_export(options.name) && !options.name.empty()) {
     return Error(EEXIST, fmt::format("two exports are named '{}'", options.name));
   }
-  auto made = Export::make(std::move(options), std::move(store), counters_);
+  auto made = Export::make(std::move(options), std::move(store), counters_, boot_);
   if (!made) return std::move(made).error();
   exports_.push_back(std::move(*made));
   return {};
@@ -287,9 +287,11 @@ void Lobby::stop(Duration most, Callback<void()> done) {
   }
   stop_timer_ = loop_.after(most, [this] {
     stop_timer_ = 0;
+    undrained_ = 0;  // no more waiting
     for (auto& [id, record] : sessions_) {
       record.session->loop().post([session = record.session] { session->stop_now(); });
     }
+    stopped_if_drained();
   });
   loop_.post([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->stopped_if_empty();
@@ -297,7 +299,32 @@ void Lobby::stop(Duration most, Callback<void()> done) {
 }
 
 void Lobby::stopped_if_empty() {
-  if (!stopped_ || !sessions_.empty()) return;
+  if (!stopped_ || !sessions_.empty() || std::exchange(draining_, true)) return;
+  if (stop_timer_ != 0) drain();
+  stopped_if_drained();
+}
+
+// What was acknowledged to sessions that have ended before. Not from here, where no Store is
+// called.
+void Lobby::drain() {
+  undrained_ = exports_.size();
+  for (const auto& exported : exports_) {
+    workers_.front()->post([weak = weak_from_this(), &lobby = loop_, exported] {
+      if (weak.expired()) return;
+      exported->store().drain([weak, &lobby] {
+        lobby.post([weak] {
+          const auto self = weak.lock();
+          if (!self || self->undrained_ == 0) return;
+          --self->undrained_;
+          self->stopped_if_drained();
+        });
+      });
+    });
+  }
+}
+
+void Lobby::stopped_if_drained() {
+  if (!stopped_ || !sessions_.empty() || undrained_ > 0) return;
   loop_.cancel(std::exchange(stop_timer_, 0));
   guests_.clear();
   Callback<void()> done = std::move(stopped_);

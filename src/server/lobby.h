@@ -63,6 +63,8 @@ class Lobby : public std::enable_shared_from_this<Lobby> {
   Result<std::string> control(const Peer& peer, const std::string& verb);
   void hear(uint64_t id, Session::Parts::News news);
   void stopped_if_empty();
+  void drain();
+  void stopped_if_drained();
 
   const std::shared_ptr<const ServerOptions> options_;
   const uint64_t boot_;
@@ -78,6 +80,8 @@ class Lobby : public std::enable_shared_from_this<Lobby> {
   size_t next_worker_ = 0;
   uint64_t eager_left_;
   bool stopping_ = false;
+  bool draining_ = false;  // all sessions are gone
+  size_t undrained_ = 0;   // exports that still write
   Callback<void()> stopped_;
   Loop::TimerId stop_timer_ = 0;
 };

@@ -83,7 +83,7 @@ class RawClient final : public ConnectionHandler {
   wire::Hello hello;
   wire::Welcome welcome;
   bool auto_pull = true;  // answer pulls
-  bool greeted = false, goodbye = false, closed = false;
+  bool greeted = false, goodbye = false, written = false, closed = false;
   std::optional<Error> refused;
   std::optional<Result<std::string>> control_reply;
   std::deque<wire::Pull> pulls;  // seen and, without auto_pull, not answered
@@ -215,6 +215,7 @@ class RawClient final : public ConnectionHandler {
         return Memory{};
       case wire::FrameType::goodbye:
         goodbye = true;
+        written = wire::decode_goodbye(message)->written;
         return Memory{};
       case wire::FrameType::control_reply:
         control_reply = wire::decode_control_reply(message)->json;

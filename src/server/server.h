@@ -51,6 +51,14 @@ enum class Pipeline : uint8_t {
   parallel,  // chunks are transferred and stored independently of each other
 };
 
+// Writes that are acknowledged before they are in the Store (server/behind_store.h).
+struct WriteBehindOptions {
+  enum class When : uint8_t { never, asked, always };
+  When when = When::asked;   // asked: by the client, write by write
+  uint64_t memory = 32_MiB;  // of what is acknowledged and not written, at most; beside the pool
+  Duration age = std::chrono::seconds(1);  // after which it is written
+};
+
 struct ExportOptions {
   std::string name;
   std::string what;        // for people: "posix /scratch"
@@ -59,6 +67,7 @@ struct ExportOptions {
   unsigned in_flight = 4;  // chunks of one request under way at most, unless the pipeline is none
   Pipeline pipeline = Pipeline::parallel;
   SchedulerOptions scheduler = {};
+  WriteBehindOptions write_behind = {};
 };
 
 struct ServerOptions {

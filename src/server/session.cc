@@ -189,6 +189,7 @@ void Session::admit(wire::RequestMessage&& message, SmallData&& data) {
   if (stopping_) return;  // not begun, not answered: for our successor
   slot.sequence = message.id.sequence;
   slot.reply.clear();
+  slot.told = {};
   begin(std::move(message), std::move(data));
 }
 
@@ -208,6 +209,11 @@ void Session::begin(wire::RequestMessage&& message, SmallData&& data) {
   exported().ops[static_cast<size_t>(op)]->add();
   if (auto permitted = permit(message); !permitted) {
     return reply(id, op, true, std::move(permitted).error(), {});
+  }
+  if (op_info(op).kind == OpKind::data && op != Op::commit) {
+    if (auto loss = exported().store().take_loss(this->id(), message.request.handle)) {
+      return tell(id, op, true, std::move(*loss), message.request.handle);
+    }
   }
   const auto flight = Flight::make(shared_from_this(), std::move(message), std::move(data));
   slots_[id.slot].flight = flight;
@@ -262,8 +268,25 @@ Result<void> Session::identify(Request& request) {
 void Session::answer(Flight& flight, const Result<Reply>& result, SmallData&& data) {
   forget_flight(flight);
   parts_.info->latency.add(static_cast<uint64_t>((loop().now() - flight.arrived()).count()));
-  reply(flight.id, flight.op, flight.spoken, result, std::move(data));
+  std::optional<Error> loss;
+  // A failure is worth telling as it is, and the loss the next time; after a close there is none.
+  if (!flight.owed().empty() && (result || flight.op == Op::close)) {
+    loss = exported().store().take_loss(id(), flight.owed());
+  }
+  if (loss) {
+    tell(flight.id, flight.op, flight.spoken, std::move(*loss), flight.owed());
+  } else {
+    reply(flight.id, flight.op, flight.spoken, result, std::move(data));
+  }
   leave_if_drained();
+}
+
+// Once, and so remembered, whatever the operation: if the reply is lost it is not done again.
+void Session::tell(wire::RequestId id, Op op, bool spoken, Error loss, const Handle& file) {
+  Slot& slot = slots_[id.slot];
+  slot.told = file;
+  reply(id, op, spoken, loss, {});
+  if (slot.reply.empty()) slot.reply = wire::encode_reply(id, std::move(loss));
 }
 
 void Session::reply(wire::RequestId id, Op op, bool spoken, const Result<Reply>& result,

@@ -68,6 +68,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void drop();      // a crash: lets go of everything at once, tells nobody
 
   // ---- For flights ----
+  uint64_t id() const { return parts_.info->id; }
   const ServerOptions& options() const { return *parts_.options; }
   Export& exported() const { return *parts_.exported; }
   Loop& loop() const { return parts_.loop; }
@@ -108,6 +109,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
     std::shared_ptr<Flight> flight;
     std::string reply;     // remembered, encoded; empty: do it again
     bool sending = false;  // the reply is not out yet, so the client cannot have seen it
+    Handle told;  // the reply tells of a loss there; it is seen when the next request comes
   };
   struct Owed {
     std::shared_ptr<Flight> flight;
@@ -145,6 +147,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   Result<void> permit(wire::RequestMessage& message);
   Result<void> identify(Request& request);
   void reply(wire::RequestId id, Op op, bool spoken, const Result<Reply>& result, SmallData&& data);
+  void tell(wire::RequestId id, Op op, bool spoken, Error loss, const Handle& file);
   Memory refuse(Error why, uint32_t payload);
   Memory sink(uint32_t payload);
   void send(std::string head, Memory payload = {}, Connection::Sent sent = {});
@@ -156,6 +159,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void detach(const Error& why);
   void shed();
   void leave_if_drained();
+  void say_goodbye();
+  void pass_on_losses();
   void post_end();
   void end();
   void abort_all();

@@ -188,8 +188,17 @@ void Session::end() {
   loop().cancel(std::exchange(grace_timer_, 0));
   if (connection_) detach(Error(ECONNRESET, "the session has ended"));
   abort_all();
+  pass_on_losses();
   parts_.tell(Parts::News::ended);
   if (zombies_ == 0) close_rights();
+}
+
+// What the client has not been told, or what it may not have heard, it learns if it comes back.
+void Session::pass_on_losses() {
+  for (Slot& slot : slots_) {
+    if (!slot.told.empty()) exported().store().untold(std::exchange(slot.told, {}));
+  }
+  exported().store().forget(id());
 }
 
 void Session::close_rights() {
@@ -222,8 +231,16 @@ void Session::shed() {
 void Session::leave_if_drained() {
   if (!stopping_ || leaving_ || flights_ > 0) return;
   leaving_ = true;
+  // What was acknowledged is written before we go.
+  exported().store().drain(
+      [self = shared_from_this()] { self->loop().post([self] { self->say_goodbye(); }); });
+}
+
+void Session::say_goodbye() {
+  if (ended_) return;
   if (!connection_) return post_end();
-  send(wire::encode_goodbye("the server is stopping"));
+  pass_on_losses();
+  send(wire::encode_goodbye("the server is stopping", exported().store().all_told()));
   loop().after(kLinger, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->end();
   });

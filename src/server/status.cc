@@ -55,14 +55,25 @@ std::string to_json(const SchedulerStatus& s) {
       microseconds(s.p90), microseconds(s.p99));
 }
 
+std::string to_json(const BehindStatus& s) {
+  const double ratio =
+      s.batches > 0 ? static_cast<double>(s.writes) / static_cast<double>(s.batches) : 1;
+  return fmt::format(
+      R"({{"when": {}, "memory": {}, "limit": {}, "dirty_files": {}, "writes": {}, "bytes": {}, )"
+      R"("through": {}, "rounds": {}, "batches": {}, "writes_per_batch": {:.3f}, "retried": {}, )"
+      R"("lost_pieces": {}, "lost_bytes": {}}})",
+      quoted(s.when), s.memory, s.limit, s.files, s.writes, s.bytes, s.through, s.rounds, s.batches,
+      ratio, s.retried, s.lost_pieces, s.lost_bytes);
+}
+
 std::string to_json(const Export& e) {
   return fmt::format(
       R"({{"name": {}, "what": {}, "flights": {}, "reservations": {}, "errors": {}, "bytes_in": {}, )"
       R"("bytes_out": {}, "pool": {{"buffer": {}, "buffers": {}, "in_use": {}}}, )"
-      R"("scheduler": {}, "ops": {{{}}}}})",
+      R"("scheduler": {}, "write_behind": {}, "ops": {{{}}}}})",
       quoted(e.options.name), quoted(e.options.what), e.flights.get(), e.reservations.held(),
       e.errors.get(), e.bytes_in.get(), e.bytes_out.get(), e.pool.buffer_size(), e.pool.capacity(),
-      e.pool.in_use(), to_json(e.store().status()), ops_of(e));
+      e.pool.in_use(), to_json(e.store().scheduler()), to_json(e.store().status()), ops_of(e));
 }
 
 std::string to_json(const SessionStatus& s) {

@@ -86,6 +86,9 @@ void work(const Address& address, int number) {
     c.send(data_request(Op::read, shared, range(0, 200000)));
     const auto back = c.call(data_request(Op::read, own, range(i * 1000, data.size())));
     ASSERT_EQ(back->in, data);
+    if (i % 3 == 0) {
+      ASSERT_EQ(c.call(data_request(Op::commit, own, {}))->error(), 0);
+    }
     if (i % 4 == 3) {
       ASSERT_TRUE(c.resume());
     }
@@ -95,7 +98,7 @@ void work(const Address& address, int number) {
   ASSERT_FALSE(c.closed);
 }
 
-TEST(Threads, ManyClientsOnTwoWorkers) {
+void many_clients_on_two_workers(const WriteBehindOptions& behind) {
   TempDir dir;
   CounterSet counters;
   EpollLoop lobby, first, second;
@@ -104,6 +107,7 @@ TEST(Threads, ManyClientsOnTwoWorkers) {
   ExportOptions o = SimServer::small();
   o.chunk = 64_KiB;
   o.pool = 1_MiB;
+  o.write_behind = behind;
   ASSERT_TRUE(server->add_export(o, std::make_unique<ThreadedStore>()).has_value());
   SocketTransport transport;
   auto listener = transport.listen(*Address::parse("unix:" + (dir / "socket")), lobby,
@@ -128,6 +132,15 @@ TEST(Threads, ManyClientsOnTwoWorkers) {
     stopped.acquire();
     on(lobby, [&] { server.reset(); });
   }
+}
+
+TEST(Threads, ManyClientsOnTwoWorkers) {
+  many_clients_on_two_workers({});
+}
+
+TEST(Threads, ManyClientsWithWriteBehind) {
+  many_clients_on_two_workers(
+      {.when = WriteBehindOptions::When::always, .memory = 512_KiB, .age = 3ms});
 }
 
 }  // namespace

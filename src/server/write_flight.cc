@@ -50,6 +50,7 @@ void WriteFlight::step() {
   if (error_) return answer(std::move(*error_).with_done(written()));
   Reply reply;
   reply.count = total_;
+  reply.verifier = verifier_;
   if (session_->must_note(request_)) {
     session_->note(op, {request_.caller, request_.handle}, request_.right, reply);
   }
@@ -99,6 +100,8 @@ void WriteFlight::done(unsigned call) {
   if (chunk.error) {
     lose(chunk, chunk.error->done());
     if (!error_) error_ = std::move(*chunk.error);
+  } else if (chunk.verifier != 0) {
+    verifier_ = chunk.verifier;
   }
   idle(chunk, !error_ && !all_issued());
   if (error_) drop_lost();

@@ -73,6 +73,12 @@ struct Welcome {
   bool operator==(const Welcome&) const = default;
 };
 
+struct Goodbye {
+  std::string reason;
+  bool written = false;
+  bool operator==(const Goodbye&) const = default;
+};
+
 struct Refused {
   Error why;
   bool operator==(const Refused&) const = default;
@@ -158,7 +164,7 @@ using Bytes = std::span<const std::byte>;
 std::string encode(const Hello&);
 std::string encode(const Welcome&);
 std::string encode_refused(const Error&);
-std::string encode_goodbye(std::string_view reason);
+std::string encode_goodbye(std::string_view reason, bool written = false);
 // The request's Extents travel in the message up to kMaxInlineBlocks blocks; beyond that the client
 // sends list_blocks and bounds, and answers pulls with encode_blocks().
 std::string encode(const RequestMessage&, uint32_t payload_size = 0);
@@ -179,7 +185,7 @@ std::string encode(const ControlReply&);  // E2BIG instead of a text beyond kMax
 Result<Hello> decode_hello(Bytes);
 Result<Welcome> decode_welcome(Bytes);
 Result<Refused> decode_refused(Bytes);
-Result<std::string> decode_goodbye(Bytes);
+Result<Goodbye> decode_goodbye(Bytes);
 // In place, into a message as made by default, because these two are large and on the path of every
 // request.
 Result<void> decode_request_into(RequestMessage& message, Bytes bytes);

@@ -95,19 +95,21 @@ Result<Refused> decode_refused(Bytes bytes) {
   return Refused{*std::move(error)};
 }
 
-std::string encode_goodbye(std::string_view reason) {
+std::string encode_goodbye(std::string_view reason, bool written) {
   Builder& b = scratch();
-  return finish(b, FrameType::goodbye, fbs::CreateGoodbye(b, put_text(b, reason, kMaxText)));
+  return finish(b, FrameType::goodbye,
+                fbs::CreateGoodbye(b, put_text(b, reason, kMaxText), written));
 }
 
-Result<std::string> decode_goodbye(Bytes bytes) {
+Result<Goodbye> decode_goodbye(Bytes bytes) {
   const Aligned message(bytes);
   const auto opened = open_message<fbs::Goodbye>(message, bytes.size(), "goodbye", 1);
   if (!opened) return opened.error();
   Fields fields("goodbye");
-  std::string reason;
-  fields.text("reason", (*opened)->reason(), kMaxText, reason);
-  return checked(std::move(reason), fields);
+  Goodbye m;
+  fields.text("reason", (*opened)->reason(), kMaxText, m.reason);
+  m.written = (*opened)->written();
+  return checked(std::move(m), fields);
 }
 
 std::string encode(const Control& m) {

@@ -75,7 +75,7 @@ std::string encode_success(const RequestId& id, const Reply& r, uint32_t payload
       b, FrameType::reply,
       fbs::CreateReply(b, id.slot, id.sequence, 0, r.count, handle, right,
                        has_attr ? &attr : nullptr, data, entries, r.end && fit == r.entries.size(),
-                       has_statfs ? &statfs : nullptr, has_layout ? &layout : nullptr),
+                       has_statfs ? &statfs : nullptr, has_layout ? &layout : nullptr, r.verifier),
       payload_size);
 }
 
@@ -137,6 +137,7 @@ void get_reply(const fbs::Reply& t, Fields& fields, Reply& r) {
   get_attr(t.attr(), fields, r.attr);
   get_entries(t, fields, r.entries);
   r.end = t.end();
+  r.verifier = t.verifier();
   get_statfs(t.statfs(), r.statfs);
   if (const auto* l = t.layout(); l)
     r.layout = {l->stripe_size(), l->stripe_count(), l->first_target()};

@@ -77,7 +77,8 @@ TEST_F(Codec, ValuesAreThoseThatWereEncoded) {
     const ControlReply answer = random_.control_reply();
     EXPECT_TRUE(same(*decode_control_reply(message_of(encode(answer))), answer));
     const std::string reason = random_.bytes(kMaxText);
-    EXPECT_EQ(*decode_goodbye(message_of(encode_goodbye(reason))), reason);
+    EXPECT_EQ(*decode_goodbye(message_of(encode_goodbye(reason))), (Goodbye{reason, false}));
+    EXPECT_EQ(*decode_goodbye(message_of(encode_goodbye(reason, true))), (Goodbye{reason, true}));
   }
 }
 

@@ -12,7 +12,8 @@ auto fields_of(const Request& r) {
 }
 
 auto fields_of(const Reply& r) {
-  return std::tie(r.count, r.handle, r.right, r.attr, r.data, r.entries, r.end, r.statfs, r.layout);
+  return std::tie(r.count, r.handle, r.right, r.attr, r.data, r.entries, r.end, r.statfs, r.layout,
+                  r.verifier);
 }
 
 bool same_caller(const CallerRef& a, const CallerRef& b) {
@@ -205,6 +206,7 @@ ReplyMessage RandomMessages::reply() {
   if (chance()) r.attr = attr();
   if (chance()) r.statfs = {random_(), random_(), random_(), random_(), random_(), random_(), 255};
   if (chance()) r.layout = {random_(), 7, 3};
+  if (chance()) r.verifier = random_();
   r.entries.resize(chance() ? below(30) : 0);
   std::generate(r.entries.begin(), r.entries.end(), [this] { return entry(); });
   return {id(), std::move(r)};
@@ -240,7 +242,7 @@ std::vector<std::string> one_of_each(RandomMessages& random) {
           encode(random.pull()),
           encode(random.data(), 16),
           encode(random.cancel()),
-          encode_goodbye(random.bytes(kMaxText)),
+          encode_goodbye(random.bytes(kMaxText), true),
           encode(random.control()),
           encode(random.control_reply()),
           encode(Taken{random.pull().position})};
@@ -285,7 +287,7 @@ bool decode_and_back(FrameType type, Bytes message) {
     case FrameType::goodbye:
       return back_and_forth(
           decode_goodbye(message), decode_goodbye,
-          [](const std::string& m) { return encode_goodbye(m); }, kEqual);
+          [](const Goodbye& m) { return encode_goodbye(m.reason, m.written); }, kEqual);
     case FrameType::control:
       return back_and_forth(decode_control(message), decode_control, kEncode, kEqual);
     case FrameType::control_reply:

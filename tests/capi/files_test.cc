@@ -123,7 +123,7 @@ TEST_F(CapiFiles, Hints) {
   ASSERT_OK(fb_open(store_, "/f", O_CREAT | O_RDWR, 0600, good, &file));
   EXPECT_OK(fb_set_hint(file, "job", "another"));
   EXPECT_ERRNO(EINVAL, fb_set_hint(file, "job", std::string(256, 'x').c_str()));
-  EXPECT_ERRNO(ENOTSUP, fb_set_hint(file, "write_behind", "on"));
+  EXPECT_OK(fb_set_hint(file, "write_behind", "on"));
   EXPECT_ERRNO(EINVAL, fb_set_hint(file, "write_behind", "maybe"));
   EXPECT_ERRNO(EINVAL, fb_set_hint(file, "write_behnd", "on"));
   EXPECT_NE(std::string(fb_error()).find("write_behind"), std::string::npos) << fb_error();

@@ -4,7 +4,7 @@
 //
 // Neither lacks anything that the store below has, but for threads in the simulation. Sizes are
 // small, so that cases of a few kilobytes meet every way that data takes: eager, pulled and pushed
-// in chunks, with its list pulled.
+// in chunks, with its list pulled; and, with write-behind, that some writes find no memory.
 #include "client/remote_store.h"
 
 #include "conformance.h"
@@ -35,8 +35,14 @@ class Borrowed final : public Store {
   Store& store_;
 };
 
+struct Way {
+  uint64_t shared_area = 0;  // of the client, on a Unix socket
+  bool behind = false;
+  Pipeline pipeline = Pipeline::parallel;
+};
+
 std::unique_ptr<Server> make_server(Loop& loop, CounterSet& counters, Store& store, uint64_t chunk,
-                                    Pipeline pipeline = Pipeline::parallel) {
+                                    Way way) {
   ServerOptions options;
   options.slots = 8;
   options.eager_session = 2048;
@@ -46,7 +52,12 @@ std::unique_ptr<Server> make_server(Loop& loop, CounterSet& counters, Store& sto
   exported.name = "data";
   exported.pool = 64 * chunk;
   exported.chunk = chunk;
-  exported.pipeline = pipeline;
+  exported.pipeline = way.pipeline;
+  if (way.behind) {
+    exported.write_behind = {.when = WriteBehindOptions::When::always,
+                             .memory = 64_KiB,
+                             .age = std::chrono::milliseconds(5)};
+  }
   FOREBAY_ASSERT(server->add_export(exported, std::make_unique<Borrowed>(store)).has_value());
   return server;
 }
@@ -60,12 +71,12 @@ std::unique_ptr<RemoteStore> connect_to(const Address& address, RemoteRuntime ru
   return std::move(*store);
 }
 
-template <Pipeline pipeline = Pipeline::parallel>
+template <Way way>
 class SimFixture final : public Fixture {
  public:
   explicit SimFixture(std::unique_ptr<Fixture> below)
       : below_(std::move(below)),
-        server_(make_server(loop_, counters_, below_->store(), 4_KiB, pipeline)) {
+        server_(make_server(loop_, counters_, below_->store(), 4_KiB, way)) {
     const Address address{Address::Kind::simulated, "server", 0};
     listener_ =
         server_side_
@@ -99,11 +110,12 @@ class SimFixture final : public Fixture {
   std::unique_ptr<Store> store_;
 };
 
-template <uint64_t shared_area>
+template <Way way>
 class UnixFixture final : public Fixture {
  public:
   explicit UnixFixture(std::unique_ptr<Fixture> below)
-      : below_(std::move(below)), server_(make_server(loop_, counters_, below_->store(), 64_KiB)) {
+      : below_(std::move(below)),
+        server_(make_server(loop_, counters_, below_->store(), 64_KiB, way)) {
     const Address address{Address::Kind::unix_socket, temp_ / "socket", 0};
     listener_ =
         transport_
@@ -114,7 +126,7 @@ class UnixFixture final : public Fixture {
     RemoteRuntime runtime;
     runtime.make_loop = [] { return std::make_unique<EpollLoop>(); };
     runtime.make_transport = [](Loop&) {
-      return std::make_unique<SocketTransport>(SocketOptions{.shared_area = shared_area});
+      return std::make_unique<SocketTransport>(SocketOptions{.shared_area = way.shared_area});
     };
     store_ = connect_to(address, std::move(runtime));
   }
@@ -146,18 +158,22 @@ Subject served(Subject subject, std::string name) {
 }  // namespace
 
 std::vector<Subject> remote_subjects() {
-  const Subject memory = memory_subjects().front();
-  Subject remote = served<SimFixture<>>(memory, "remote");
-  Subject none = served<SimFixture<Pipeline::none>>(memory, "remote_none");
-  Subject serial = served<SimFixture<Pipeline::serial>>(memory, "remote_serial");
-  for (Subject* simulated : {&remote, &none, &serial}) {
-    simulated->lacks[Feature::threads] = "a simulated loop and all that is on it run in one thread";
+  constexpr Way kPlain{}, kBehind{.behind = true}, kShared{.shared_area = 256_KiB};
+  constexpr Way kNone{.pipeline = Pipeline::none}, kSerial{.pipeline = Pipeline::serial};
+  const Subject memory = memory_subjects().front(), posix = posix_subjects().front();
+  Subject remote = served<SimFixture<kPlain>>(memory, "remote");
+  Subject none = served<SimFixture<kNone>>(memory, "remote_none");
+  Subject serial = served<SimFixture<kSerial>>(memory, "remote_serial");
+  Subject behind = served<SimFixture<kBehind>>(memory, "remote_behind");
+  for (Subject* s : {&remote, &none, &serial, &behind}) {
+    s->lacks[Feature::threads] = "a simulated loop and all that is on it run in one thread";
   }
-  Subject sockets = served<UnixFixture<0>>(posix_subjects().front(), "remote_unix");
-  Subject shared = served<UnixFixture<256_KiB>>(posix_subjects().front(), "remote_shared");
+  Subject sockets = served<UnixFixture<kPlain>>(posix, "remote_unix");
+  Subject shared = served<UnixFixture<kShared>>(posix, "remote_shared");
+  Subject late = served<UnixFixture<kBehind>>(posix, "remote_unix_behind");
   // Each run starts a server; `remote` and `posix` fail every call.
-  none.every_call = serial.every_call = sockets.every_call = shared.every_call = 4;
-  return {remote, none, serial, sockets, shared};
+  for (Subject* s : {&none, &serial, &sockets, &shared, &late}) s->every_call = 4;
+  return {remote, none, serial, behind, sockets, shared, late};
 }
 
 }  // namespace forebay::conformance

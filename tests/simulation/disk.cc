@@ -55,6 +55,10 @@ std::unique_ptr<Store> Disk::mount() {
 }
 
 Result<Reply> Disk::apply(Request request) {
+  if (full_ > 0 && request.op == Op::write &&
+      static_cast<double>(loop_.random() % 1000) < full_ * 1000) {
+    return Error(ENOSPC);
+  }
   if (repeatable(request)) return store_.call(std::move(request));
   const Op op = request.op;
   const std::string name = request.name2.empty() ? request.name : request.name2;
@@ -63,6 +67,19 @@ Result<Reply> Disk::apply(Request request) {
   ++seen.attempts;
   seen.successes += result.has_value();
   return result;
+}
+
+std::string Disk::content(const Handle& file, const Right& right, uint64_t length) {
+  std::string bytes(length, '\0');
+  Request r;
+  r.op = Op::read;
+  r.caller = this_process_caller();
+  r.handle = file;
+  r.right = right;
+  r.file = Extents(Extent{Offset(0), Length(length)});
+  r.memory = Memory::of(std::as_writable_bytes(std::span(bytes)));
+  (void)store_.call(std::move(r)).value();
+  return bytes;
 }
 
 Disk::Seen Disk::seen(Op op, const std::string& name) const {

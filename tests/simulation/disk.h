@@ -20,6 +20,11 @@ class Disk {
   // The store of one life of a server; its end is that server's death.
   std::unique_ptr<Store> mount();
 
+  // From now on, the chance that a write does nothing and is ENOSPC.
+  void fail_writes(double chance) { full_ = chance; }
+  // The bytes of a file as they are on the disk.
+  std::string content(const Handle& file, const Right& right, uint64_t length);
+
   // How often an operation that must not be repeated reached the file system, and how often it
   // succeeded there. Actors give each of them names of its own.
   struct Seen {
@@ -33,6 +38,7 @@ class Disk {
 
   SimLoop& loop_;
   MemoryStore store_;
+  double full_ = 0;
   std::map<std::pair<Op, std::string>, Seen> seen_;
 };
 

@@ -121,6 +121,35 @@ TEST(Simulation, OrderlyRestarts) {
   EXPECT_EQ(live_many(climate).unknown, 0u) << "a goodbye leaves nothing in doubt";
 }
 
+// Without crashes nothing shows that writes are acknowledged before they are on the disk.
+TEST(Simulation, WriteBehindInCalm) {
+  Climate climate{.name = "calm, write-behind", .behind = true};
+  EXPECT_EQ(live_many(climate).unknown, 0u);
+}
+
+TEST(Simulation, WriteBehindAndLostConnections) {
+  Climate climate{.name = "lost connections, write-behind",
+                  .cut = 0.2,
+                  .silence = 0.01,
+                  .cut_frames = 0.002,
+                  .behind = true};
+  EXPECT_EQ(live_many(climate).unknown, 0u);
+}
+
+TEST(Simulation, WriteBehindAndOrderlyRestarts) {
+  Climate climate{.name = "orderly restarts, write-behind", .stop = 0.1, .behind = true};
+  EXPECT_EQ(live_many(climate).unknown, 0u);
+}
+
+TEST(Simulation, WriteBehindAndForgottenSessions) {
+  Climate climate{.name = "forgotten sessions, write-behind",
+                  .cut = 0.1,
+                  .silence = 0.1,
+                  .grace = std::chrono::milliseconds(5),
+                  .behind = true};
+  live_many(climate);
+}
+
 TEST(Simulation, Crashes) {
   Climate climate{.name = "crashes", .cut = 0.05, .stop = 0.02, .kill = 0.05, .cut_frames = 0.001};
   live_many(climate);

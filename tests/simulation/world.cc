@@ -58,6 +58,10 @@ void World::start_server() {
   exported.pool = 64_KiB;
   exported.chunk = 4_KiB;
   exported.in_flight = 2;
+  if (climate.behind) {
+    exported.write_behind = {
+        .when = WriteBehindOptions::When::always, .memory = 32_KiB, .age = 5ms};
+  }
   server_->add_export(exported, disk.mount()).value();
   listener_ = server_side_->listen(kServer, loop, [this](auto c) { server_->accept(std::move(c)); })
                   .value();
@@ -119,6 +123,7 @@ void World::misfortune() {
 
 void World::end_faults() {
   faults_ = false;
+  disk.fail_writes(0);
   network_.set_cut_chance(0);
 }
 

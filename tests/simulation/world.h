@@ -22,6 +22,8 @@ struct Climate {
   double kill = 0;                            // the server is killed, and started again
   double cut_frames = 0;                      // per frame: the connection is cut within it
   Duration grace = std::chrono::seconds(30);  // how long the server keeps a lost session
+  bool behind = false;                        // the export has write-behind
+  double full = 0;                            // per write of the disk: it fails
 
   // Can the outcome of a request get lost? (Also if a goodbye can.)
   bool forgetful() const {
@@ -35,7 +37,10 @@ class World {
   ~World();
 
   std::unique_ptr<RemoteStore> connect(const std::string& host);
-  void begin_faults() { schedule(); }
+  void begin_faults() {
+    disk.fail_writes(climate.full);
+    schedule();
+  }
   void end_faults();
 
   uint64_t random(uint64_t below) { return random_() % below; }

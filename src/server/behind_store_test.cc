@@ -1,0 +1,609 @@
+#include "server/behind_store.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "core/testing.h"
+#include "loop/sim_loop.h"
+#include "store/fault.h"
+#include "store/memory.h"
+
+namespace forebay::server {
+namespace {
+
+using namespace std::chrono_literals;
+using When = WriteBehindOptions::When;
+using Action = FaultRule::Action;
+
+Extents at(uint64_t offset, uint64_t length) {
+  return Extents(Extent{Offset(offset), Length(length)});
+}
+
+// One request with memory of its own, and what became of it.
+struct Call {
+  std::string bytes;
+  std::optional<Result<Reply>> result;
+  bool done() const { return result.has_value(); }
+  int error() const { return result && !*result ? result->error().code() : 0; }
+  const Reply& reply() const { return result->value(); }
+};
+using CallPtr = std::shared_ptr<Call>;
+
+struct File {
+  Handle handle;
+  Right right;
+};
+
+class Behind : public ::testing::Test {
+ protected:
+  void make(WriteBehindOptions options = {.when = When::always, .memory = 1_MiB, .age = 1s}) {
+    auto fault = std::make_unique<FaultStore>(std::make_unique<MemoryStore>());
+    faults_ = fault.get();
+    auto scheduled = std::make_unique<ScheduledStore>(
+        std::move(fault), SchedulerOptions{.policy = SchedulerOptions::Policy::fifo}, pool_);
+    store_ = std::make_unique<BehindStore>(std::move(scheduled), options, ++boots_);
+    root_ = store_->root().value();
+    file_ = create("f");
+    prove(file_);
+  }
+  // The right proves good for both directions: reads of dirty bytes from memory need that too.
+  void prove(const File& file) {
+    ok(write(file, 0, "....", 1));
+    ok(write(file, 0, "....", 1));
+    ok(submit(data(Op::read, file, at(0, 4)), std::string(4, '?'), 1));
+    ok(submit(data(Op::commit, file), {}, 1));
+    faults_->clear();
+  }
+
+  Request request(Op op, Handle handle, std::string name = {}) const {
+    Request r;
+    r.op = op;
+    r.caller = caller_;
+    r.handle = std::move(handle);
+    r.name = std::move(name);
+    return r;
+  }
+  Request data(Op op, const File& file, Extents where = {}) const {
+    Request r = request(op, file.handle);
+    r.right = file.right;
+    r.file = std::move(where);
+    return r;
+  }
+  CallPtr submit(Request r, std::string bytes, uint64_t client = 1) {
+    auto call = std::make_shared<Call>();
+    call->bytes = std::move(bytes);
+    r.memory = Memory::of(std::as_writable_bytes(std::span(call->bytes)));
+    store_->submit(std::move(r),
+                   [call](Result<Reply>&& result) { call->result.emplace(std::move(result)); },
+                   {&loop_, client});
+    return call;
+  }
+  Reply ok(const CallPtr& call) {
+    loop_.run_until([&] { return call->done(); }, 1s);
+    FOREBAY_ASSERT(call->done(), "it was not answered");
+    return call->result->value();
+  }
+  Reply ok(Request r) { return ok(submit(std::move(r), {})); }
+  File create(const std::string& name, uint32_t flags = 0) {
+    Request r = request(Op::create, root_, name);
+    r.mode = 0600;
+    r.flags = flags;
+    r.access = Access::both;
+    const Reply made = ok(std::move(r));
+    return {made.handle, made.right};
+  }
+  CallPtr write(const File& file, uint64_t offset, std::string bytes, uint64_t client = 1) {
+    Request r = data(Op::write, file, at(offset, bytes.size()));
+    return submit(std::move(r), std::move(bytes), client);
+  }
+  CallPtr write(uint64_t offset, std::string bytes, uint64_t client = 1) {
+    return write(file_, offset, std::move(bytes), client);
+  }
+  CallPtr read(uint64_t offset, uint64_t length) {
+    return submit(data(Op::read, file_, at(offset, length)), std::string(length, '?'));
+  }
+  std::string content(uint64_t length) {
+    const CallPtr call = read(0, length);
+    const uint64_t count = ok(call).count;
+    return call->bytes.substr(0, count);
+  }
+  uint64_t writes() const { return faults_->calls(Op::write); }
+  void hold_writes() { faults_->add({.op = Op::write, .action = Action::hold}); }
+  void fail_writes(int error) { faults_->add({.op = Op::write, .error = error}); }
+
+  CallerRef caller_ = this_process_caller();
+  SimLoop loop_{1};
+  BufferPool pool_{1_MiB, 64_KiB};
+  uint64_t boots_ = 0;
+  FaultStore* faults_ = nullptr;
+  std::unique_ptr<BehindStore> store_;
+  Handle root_;
+  File file_;
+};
+
+// ---- Off, on, by hint ----
+
+TEST_F(Behind, ByDefaultAWriteIsInTheStoreWhenItIsAnswered) {
+  make({});
+  EXPECT_EQ(ok(write(0, "abcd")).verifier, 0u);
+  EXPECT_EQ(writes(), 1u);
+  EXPECT_FALSE(store_->used());
+}
+
+TEST_F(Behind, AHintTurnsItOnForAWrite) {
+  make({});
+  for (const bool proven : {false, true}) {
+    Request r = data(Op::write, file_, at(0, 4));
+    r.flags = kFlagBehind;
+    EXPECT_EQ(ok(submit(std::move(r), "abcd")).verifier != 0, proven);
+  }
+  EXPECT_EQ(writes(), 1u);
+}
+
+TEST_F(Behind, AHintTurnsItOffForAWrite) {
+  make();
+  Request r = data(Op::write, file_, at(0, 4));
+  r.flags = kFlagStable;
+  EXPECT_EQ(ok(submit(std::move(r), "abcd")).verifier, 0u);
+  EXPECT_EQ(writes(), 1u);
+}
+
+TEST_F(Behind, AnExportMayForbidIt) {
+  make({.when = When::never});
+  for (int i = 0; i < 2; ++i) {
+    Request r = data(Op::write, file_, at(0, 4));
+    r.flags = kFlagBehind;
+    EXPECT_EQ(ok(submit(std::move(r), "abcd")).verifier, 0u);
+  }
+  EXPECT_EQ(writes(), 2u);
+}
+
+// ---- Age and amount ----
+
+TEST_F(Behind, GoesOutMergedWhenItIsOldEnough) {
+  make();
+  for (uint64_t i : {3, 0, 2, 1}) write(i * 4, std::string(4, static_cast<char>('a' + i)), i);
+  loop_.run_for(900ms);
+  EXPECT_EQ(writes(), 0u);
+  EXPECT_EQ(store_->status().files, 1u);
+  loop_.run_for(200ms);
+  EXPECT_EQ(writes(), 1u);
+  EXPECT_EQ(store_->status().files, 0u);
+  EXPECT_EQ(store_->status().memory, 0u);
+  EXPECT_EQ(content(100), "aaaabbbbccccdddd");
+}
+
+TEST_F(Behind, EachFileHasItsAge) {
+  make();
+  const File other = create("g");
+  prove(other);
+  write(0, "aaaa");
+  loop_.run_for(600ms);
+  write(other, 0, "bbbb");
+  loop_.run_for(500ms);
+  EXPECT_EQ(writes(), 1u);
+  loop_.run_for(600ms);
+  EXPECT_EQ(writes(), 2u);
+}
+
+TEST_F(Behind, RewritesAreWrittenOnce) {
+  make();
+  for (int i = 0; i < 100; ++i) write(0, std::string(4096, static_cast<char>(i)));
+  EXPECT_EQ(writes(), 0u) << "a hundred of them would be over half of the budget";
+  EXPECT_LT(store_->status().memory, 3 * 4096u);
+  loop_.run_for(2s);
+  EXPECT_EQ(writes(), 1u);
+  EXPECT_EQ(content(4096), std::string(4096, static_cast<char>(99)));
+}
+
+TEST_F(Behind, MemoryIsBoundedWithABackEndThatNeverAnswers) {
+  make();
+  hold_writes();
+  std::vector<CallPtr> calls;
+  for (uint64_t i = 0; i < 200; ++i) calls.push_back(write(i * 16_KiB, std::string(16_KiB, 'x')));
+  EXPECT_LE(store_->status().memory, 1_MiB);
+  const auto answered = std::ranges::count_if(calls, [](const auto& c) { return c->done(); });
+  EXPECT_GT(answered, 32);
+  EXPECT_LT(answered, 64);
+  EXPECT_GT(store_->status().through, 100u);
+  faults_->clear();
+  faults_->release();
+  loop_.run_for(2s);
+  for (const auto& call : calls) EXPECT_TRUE(call->done() && *call->result);
+  EXPECT_EQ(content(200 * 16_KiB), std::string(200 * 16_KiB, 'x'));
+  EXPECT_EQ(store_->status().memory, 0u);
+}
+
+TEST_F(Behind, AWriteLargerThanTheBudgetGoesThrough) {
+  make({.when = When::always, .memory = 64_KiB});
+  EXPECT_EQ(ok(write(0, std::string(100'000, 'x'))).verifier, 0u);
+}
+
+// ---- Rights ----
+
+TEST_F(Behind, NothingIsAcknowledgedForARightThatTheStoreHasNotAccepted) {
+  make();
+  File forged = file_;
+  forged.right.bytes = std::string(file_.right.bytes.size(), 'x');
+  EXPECT_EQ(write(forged, 0, "evil")->error(), EBADF);
+  EXPECT_EQ(write(forged, 0, "evil")->error(), EBADF) << "and not the second time either";
+  Caller other = *caller_;
+  other.uid += 1;
+  Request r = data(Op::write, file_, at(0, 4));
+  r.caller = std::make_shared<const Caller>(other);
+  EXPECT_EQ(submit(std::move(r), "evil")->error(), EACCES);
+}
+
+TEST_F(Behind, NothingIsGivenOutForARightThatTheStoreHasNotAccepted) {
+  make();
+  write(0, "secret");
+  Request r = data(Op::read, file_, at(0, 6));
+  r.right.bytes = std::string(file_.right.bytes.size(), 'x');
+  EXPECT_EQ(submit(std::move(r), "??????")->error(), EBADF);
+}
+
+TEST_F(Behind, AClosedRightIsProvedAgain) {
+  make();
+  ok(data(Op::close, file_));
+  EXPECT_EQ(ok(write(0, "abcd")).verifier, 0u);
+  EXPECT_NE(ok(write(0, "abcd")).verifier, 0u);
+}
+
+// ---- What is seen ----
+
+TEST_F(Behind, ReadsOfDirtyBytesAreServedFromMemory) {
+  make();
+  write(0, "aaaa");
+  write(4, "bbbb");
+  const CallPtr call = read(2, 4);
+  EXPECT_EQ(ok(call).count, 4u);
+  EXPECT_EQ(call->bytes, "aabb");
+  EXPECT_EQ(writes(), 0u);
+  EXPECT_EQ(faults_->calls(Op::read), 0u);
+}
+
+TEST_F(Behind, ReadsOfSomeDirtyBytesWaitForThem) {
+  make();
+  write(2, "bb");
+  EXPECT_EQ(content(100), "..bb");
+  EXPECT_EQ(writes(), 1u);
+}
+
+TEST_F(Behind, AHoleBeforeDirtyBytesIsNoEndOfFile) {
+  make();
+  write(100, "end");
+  EXPECT_EQ(ok(read(0, 4)).count, 4u);
+  EXPECT_EQ(writes(), 0u) << "nothing was in its way";
+  const CallPtr hole = read(0, 50);
+  EXPECT_EQ(ok(hole).count, 50u);
+  EXPECT_EQ(hole->bytes, "...." + std::string(46, '\0'));
+  EXPECT_EQ(ok(read(200, 10)).count, 0u);
+}
+
+TEST_F(Behind, ReadsSeeWhatIsOnItsWay) {
+  make();
+  write(0, "aaaa");
+  hold_writes();
+  const CallPtr commit = submit(data(Op::commit, file_), {});
+  const CallPtr from_memory = read(0, 4);
+  EXPECT_TRUE(from_memory->done());
+  EXPECT_EQ(from_memory->bytes, "aaaa");
+  write(2, "bb");
+  const CallPtr both = read(0, 4);
+  EXPECT_EQ(both->bytes, "aabb") << "newer bytes over those on their way";
+  EXPECT_FALSE(commit->done());
+  faults_->clear();
+  faults_->release();
+  EXPECT_TRUE(commit->done());
+  EXPECT_EQ(content(10), "aabb");
+}
+
+TEST_F(Behind, SizesAndTimesAreThoseAfterTheWrites) {
+  make();
+  write(0, std::string(1000, 'x'));
+  EXPECT_EQ(ok(request(Op::getattr, file_.handle)).attr.size, 1000u);
+  write(1000, std::string(1000, 'x'));
+  EXPECT_EQ(ok(request(Op::lookup, root_, "f")).attr.size, 2000u);
+  write(2000, std::string(1000, 'x'));
+  Request list = request(Op::readdir, root_);
+  list.flags = kFlagPlus;
+  EXPECT_EQ(ok(std::move(list)).entries.front().attr.size, 3000u);
+  write(3000, std::string(1000, 'x'));
+  Request open = request(Op::open, file_.handle);
+  open.access = Access::read;
+  EXPECT_EQ(ok(std::move(open)).attr.size, 4000u);
+  write(4000, std::string(1000, 'x'));
+  Request create = request(Op::create, root_, "f");
+  EXPECT_EQ(ok(std::move(create)).attr.size, 5000u);
+  write(5000, std::string(1000, 'x'));
+  Request set = request(Op::setattr, file_.handle);
+  set.set.what = SetAttr::kMtime;
+  set.set.mtime.seconds = 4711;
+  EXPECT_EQ(ok(std::move(set)).attr.size, 6000u);
+  loop_.run_for(2s);
+  EXPECT_EQ(ok(request(Op::getattr, file_.handle)).attr.mtime.seconds, 4711);
+}
+
+TEST_F(Behind, ATruncationTakesWhatWasAcknowledgedBeforeIt) {
+  make();
+  write(0, "0123456789");
+  Request cut = data(Op::resize, file_);
+  cut.length = Length(3);
+  EXPECT_EQ(ok(std::move(cut)).attr.size, 3u);
+  loop_.run_for(2s);
+  EXPECT_EQ(content(100), "012");
+}
+
+TEST_F(Behind, ACreateThatTruncatesTakesWhatWasAcknowledgedBeforeIt) {
+  make();
+  write(0, "0123456789");
+  create("f", kFlagTruncate);
+  loop_.run_for(2s);
+  EXPECT_EQ(content(100), "");
+}
+
+// The round ends while the create is under way, after it has truncated.
+TEST_F(Behind, ACreateThatTruncatesWhileARoundIsUnderWay) {
+  make();
+  write(0, "0123456789");
+  hold_writes();
+  const CallPtr commit = submit(data(Op::commit, file_), {});
+  faults_->clear();
+  faults_->add({.op = Op::create, .action = Action::hold});
+  Request again = request(Op::create, root_, "f");
+  again.flags = kFlagTruncate;
+  again.access = Access::both;
+  const CallPtr truncating = submit(std::move(again), {});
+  faults_->release();  // the write and the create, in this order; or
+  EXPECT_TRUE(commit->done() && truncating->done());
+  EXPECT_EQ(truncating->reply().attr.size, 0u);
+  EXPECT_EQ(content(100), "");
+}
+
+TEST_F(Behind, AWriteThatGoesThroughComesAfterWhatItOverlaps) {
+  make();
+  write(0, "aaaaaaaa");
+  hold_writes();
+  Request r = data(Op::write, file_, at(2, 2));
+  r.flags = kFlagStable;
+  const CallPtr stable = submit(std::move(r), "bb");
+  EXPECT_EQ(faults_->held(), 1u) << "only the older bytes are on their way";
+  EXPECT_FALSE(stable->done());
+  faults_->clear();
+  faults_->release();
+  EXPECT_TRUE(stable->done());
+  EXPECT_EQ(content(8), "aabbaaaa");
+}
+
+TEST_F(Behind, AnUnlinkedFileIsWrittenAsWell) {
+  make();
+  write(0, "abcd");
+  ok(request(Op::remove, root_, "f"));
+  loop_.run_for(2s);
+  EXPECT_EQ(store_->status().lost_bytes, 0u);
+  EXPECT_EQ(content(10), "abcd");
+}
+
+// ---- Commit, close, drain, cancel ----
+
+TEST_F(Behind, CommitAndCloseWait) {
+  make();
+  for (const Op op : {Op::commit, Op::close}) {
+    write(0, "aaaa");
+    write(0, "aaaa");
+    faults_->clear();
+    hold_writes();
+    const CallPtr settling = submit(data(op, file_), {});
+    EXPECT_FALSE(settling->done());
+    faults_->clear();
+    faults_->release();
+    EXPECT_TRUE(settling->done());
+    EXPECT_NE(settling->reply().verifier, 0u);
+  }
+}
+
+TEST_F(Behind, ACommitDoesNotWaitForWhatComesLater) {
+  make();
+  write(0, "aaaa");
+  hold_writes();
+  const CallPtr commit = submit(data(Op::commit, file_), {});
+  write(0, "bbbb");
+  faults_->clear();
+  hold_writes();
+  faults_->release();
+  EXPECT_TRUE(commit->done());
+  faults_->clear();
+  EXPECT_EQ(content(4), "bbbb");
+}
+
+TEST_F(Behind, ACommitThatWaitsCanBeCancelled) {
+  make();
+  write(0, "aaaa");
+  hold_writes();
+  std::stop_source stop;
+  Request r = data(Op::commit, file_);
+  r.stop = stop.get_token();
+  const CallPtr commit = submit(std::move(r), {});
+  EXPECT_FALSE(commit->done());
+  stop.request_stop();
+  EXPECT_FALSE(commit->done()) << "not inside the stop request";
+  loop_.run_for(1ms);
+  EXPECT_EQ(commit->error(), ECANCELED);
+  faults_->clear();
+  faults_->release();
+}
+
+TEST_F(Behind, DrainWaitsForEverything) {
+  make();
+  const File other = create("g");
+  prove(other);
+  write(0, "aaaa");
+  write(other, 0, "bbbb");
+  faults_->clear();
+  hold_writes();
+  bool drained = false;
+  store_->drain([&] { drained = true; });
+  EXPECT_FALSE(drained);
+  faults_->clear();
+  faults_->release();
+  EXPECT_TRUE(drained);
+  store_->drain([&] { drained = false; });
+  EXPECT_FALSE(drained) << "at once, if there is nothing";
+}
+
+TEST_F(Behind, TheEndIsACrash) {
+  make();
+  write(0, "aaaa");
+  const CallPtr dropped = write(100, "bbbb");
+  hold_writes();
+  const CallPtr commit = submit(data(Op::commit, file_), {});
+  store_.reset();
+  EXPECT_EQ(commit->error(), ESHUTDOWN);
+}
+
+TEST_F(Behind, EachLifeHasItsVerifier) {
+  make();
+  const uint64_t one = ok(write(0, "a")).verifier;
+  EXPECT_EQ(ok(write(1, "a")).verifier, one);
+  EXPECT_EQ(ok(data(Op::commit, file_)).verifier, one);
+  EXPECT_EQ(ok(data(Op::close, file_)).verifier, one);
+  make();
+  EXPECT_NE(ok(write(0, "a")).verifier, one);
+}
+
+// ---- Losses ----
+
+TEST_F(Behind, ABatchThatFailsIsWrittenPieceByPiece) {
+  make();
+  write(0, "aa");
+  write(10, "bb");
+  write(20, "cc");
+  faults_->add({.op = Op::write, .nth = 0});
+  faults_->add({.op = Op::write, .nth = 2, .error = ENOSPC});
+  ok(data(Op::commit, file_));
+  EXPECT_EQ(writes(), 4u);
+  const BehindStatus s = store_->status();
+  EXPECT_EQ(s.retried, 3u);
+  EXPECT_EQ(s.lost_bytes, 2u);
+  EXPECT_EQ(s.memory, 0u);
+  const auto loss = store_->take_loss(1, file_.handle);
+  ASSERT_TRUE(loss);
+  EXPECT_EQ(loss->code(), ENOSPC);
+  EXPECT_EQ(content(100).substr(20), "cc");
+  EXPECT_EQ(content(100).substr(10, 2), std::string(2, '\0'));
+}
+
+TEST_F(Behind, EveryClientWithUncommittedWritesIsToldOnce) {
+  make();
+  write(0, "aa", 1);
+  write(10, "bb", 2);
+  write(20, "cc", 3);
+  ok(submit(data(Op::commit, file_), {}, 3));
+  write(0, "aa", 1);
+  fail_writes(ENOSPC);
+  loop_.run_for(2s);
+  EXPECT_EQ(store_->take_loss(1, file_.handle)->code(), ENOSPC);
+  EXPECT_EQ(store_->take_loss(2, file_.handle)->code(), ENOSPC) << "written, but not committed";
+  EXPECT_FALSE(store_->take_loss(3, file_.handle)) << "committed";
+  EXPECT_FALSE(store_->take_loss(1, file_.handle)) << "once";
+  EXPECT_FALSE(store_->take_loss(2, file_.handle));
+  EXPECT_TRUE(store_->all_told());
+}
+
+TEST_F(Behind, TheLossOfAClientThatIsGoneChangesTheVerifierOfItsFile) {
+  make();
+  const File other = create("g");
+  prove(other);
+  const uint64_t before = ok(write(0, "aa", 5)).verifier;
+  const uint64_t others = ok(write(other, 0, "aa", 6)).verifier;
+  ok(submit(data(Op::commit, other), {}, 6));
+  store_->forget(5);
+  EXPECT_TRUE(store_->all_told());
+  fail_writes(EIO);
+  loop_.run_for(2s);
+  EXPECT_FALSE(store_->all_told());
+  EXPECT_NE(ok(submit(data(Op::commit, file_), {}, 7)).verifier, before);
+  EXPECT_EQ(ok(submit(data(Op::commit, other), {}, 6)).verifier, others);
+}
+
+TEST_F(Behind, ALossThatAClientHasNotTakenWhenItGoesChangesTheVerifier) {
+  make();
+  const uint64_t before = ok(write(0, "aa", 5)).verifier;
+  fail_writes(EIO);
+  loop_.run_for(2s);
+  EXPECT_TRUE(store_->all_told()) << "not yet";
+  store_->forget(5);
+  EXPECT_NE(ok(submit(data(Op::commit, file_), {}, 7)).verifier, before);
+}
+
+TEST_F(Behind, AClientThatIsGoneAndLostNothingChangesNothing) {
+  make();
+  const uint64_t before = ok(write(0, "aa", 5)).verifier;
+  store_->forget(5);
+  EXPECT_EQ(ok(submit(data(Op::commit, file_), {}, 7)).verifier, before);
+  EXPECT_TRUE(store_->all_told());
+}
+
+// ---- At random, against a plain string ----
+
+TEST_F(Behind, AgreesWithAString) {
+  std::mt19937_64 random(test_seed());
+  const auto below = [&](uint64_t n) { return random() % n; };
+  for (int round = 0; round < 30; ++round) {
+    loop_.run_for(10s);
+    make({.when = When::always, .memory = 8192 + below(100'000), .age = 20ms});
+    std::string oracle = "....";
+    for (int i = 0; i < 300; ++i) {
+      const uint64_t offset = below(5000), length = 1 + below(below(2) ? 50 : 2000);
+      switch (below(9)) {
+        case 0:
+        case 1:
+        case 2:
+        case 3: {
+          std::vector<Extent> list{{Offset(offset), Length(length)}};
+          if (below(3) == 0) list.push_back({Offset(below(5000)), Length(1 + below(500))});
+          const Extents where = Extents::make(std::move(list)).value();
+          std::string bytes(where.total().value, static_cast<char>('a' + below(26)));
+          uint64_t place = 0;
+          for (ExtentCursor c(where); !c.done();) {
+            const Extent e = c.take(where.total());
+            oracle.resize(std::max(oracle.size(), e.end().value));
+            oracle.replace(e.offset.value, e.length.value, bytes, place, e.length.value);
+            place += e.length.value;
+          }
+          Request r = data(Op::write, file_, where);
+          if (below(5) == 0) r.flags = kFlagStable;
+          ASSERT_EQ(ok(submit(std::move(r), std::move(bytes), below(3))).count, place);
+          break;
+        }
+        case 4:
+        case 5: {
+          const CallPtr call = read(offset, length);
+          const uint64_t count = ok(call).count;
+          const std::string want =
+              offset < oracle.size() ? oracle.substr(offset, length) : std::string();
+          ASSERT_EQ(call->bytes.substr(0, count), want);
+          break;
+        }
+        case 6: {
+          Request r = data(Op::resize, file_);
+          r.length = Length(offset);
+          ASSERT_EQ(ok(std::move(r)).attr.size, offset);
+          oracle.resize(offset);
+          break;
+        }
+        case 7:
+          ASSERT_EQ(ok(request(Op::lookup, root_, "f")).attr.size, oracle.size());
+          break;
+        default:
+          if (below(3) == 0) ok(data(Op::commit, file_));
+          loop_.run_for(std::chrono::milliseconds(below(30)));
+      }
+    }
+    ASSERT_EQ(content(100'000), oracle);
+  }
+}
+
+}  // namespace
+}  // namespace forebay::server
