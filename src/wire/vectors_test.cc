@@ -66,6 +66,11 @@ std::string words_of(const RequestMessage& m) {
                                       op_info(m.request.op).name, hex(m.request.handle.bytes));
 }
 
+std::string words_of(const ReplyMessage& m) {
+  return words_of(m.id) +
+         fmt::format("count {}\nverifier {:#x}\n", m.result->count, m.result->verifier);
+}
+
 std::string words_of(const Pull& m) {
   return words_of(m.id) + fmt::format("what {}\nposition {}\nlength {}\n", static_cast<int>(m.part),
                                       m.position, m.length);
@@ -89,6 +94,14 @@ RequestMessage getattr() {
   m.id = {3, 7};
   m.request.op = Op::getattr;
   m.request.handle.bytes = std::string("\x01\x02\x03\x04\xfa\xfb\xfc\xfd", 8);
+  return m;
+}
+
+ReplyMessage acknowledged() {
+  ReplyMessage m;
+  m.id = {3, 9};
+  m.result->count = 4096;
+  m.result->verifier = 0x0123456789abcdef;
   return m;
 }
 
@@ -125,6 +138,10 @@ TEST(Vectors, Hello) {
 
 TEST(Vectors, GetattrRequest) {
   expect_vector("getattr", FrameType::request, encode(getattr()), decode_request, getattr());
+}
+
+TEST(Vectors, Reply) {
+  expect_vector("reply", FrameType::reply, encode(acknowledged()), decode_reply, acknowledged());
 }
 
 TEST(Vectors, Pull) {

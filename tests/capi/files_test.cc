@@ -133,6 +133,28 @@ TEST_F(CapiFiles, Hints) {
   EXPECT_OK(fb_close(file));
 }
 
+TEST_F(CapiFiles, WriteBehindByHint) {
+  const char* on[] = {"write_behind=on", nullptr};
+  fb_file* file = nullptr;
+  ASSERT_OK(fb_open(store_, "/f", O_CREAT | O_RDWR, 0600, on, &file));
+  write(file, "....");  // the first one proves the right, and is written at once
+  server_.faults().add({.op = Op::write, .error = ENOSPC});
+  write(file, "abcd");
+  EXPECT_ERRNO(ENOSPC, fb_fsync(file));
+  EXPECT_NE(std::string(fb_error()).find("acknowledged before"), std::string::npos) << fb_error();
+  EXPECT_OK(fb_set_hint(file, "write_behind", "off"));
+  EXPECT_ERRNO(ENOSPC, fb_pwrite(file, "abcd", 4, 0));
+  server_.faults().clear();
+  EXPECT_OK(fb_set_hint(file, "write_behind", "on"));
+  write(file, "abcd");
+  EXPECT_EQ(read(file, 10), "abcd");
+  EXPECT_OK(fb_fsync(file));
+  write(file, "efgh");
+  server_.faults().add({.op = Op::write, .error = EIO});
+  EXPECT_ERRNO(EIO, fb_close(file));
+  server_.faults().clear();
+}
+
 TEST_F(CapiFiles, AllocatedMemory) {
   char* memory = static_cast<char*>(fb_alloc(store_, 100'000));
   ASSERT_NE(memory, nullptr) << fb_error();
