@@ -31,6 +31,7 @@ void run_once(const Load& load, const std::string& directory, const Contestant& 
   Load mine = load;
   if (who.in_flight) mine.in_flight = who.in_flight;
   const uint64_t expected = load.write ? salt : kPrepared;
+  if (load.fresh) remove_files(load, directory);
   FleetResult fleet;
   const auto error =
       run_fleet(mine.clients, client_of(mine, expected, who.server, who.open), fleet, who.server);
@@ -67,8 +68,9 @@ void fill(Row& row, const Load& load, const Side& ours, const Side& theirs) {
 }
 
 std::string state_of(const Load& load, const std::string& directory) {
-  return fmt::format("{}, {} MiB in the page cache, {}", file_system_of(directory),
-                     load.bytes / 1_MiB,
+  const std::string below = file_system_of(directory) + ", page cache, ";
+  if (load.fresh) return below + "fresh files, every block written once, not synced";
+  return fmt::format("{}{} MiB {}", below, load.bytes / 1_MiB,
                      load.write ? "overwritten in place, not synced" : "reread");
 }
 

@@ -75,16 +75,17 @@ bool stamped(Words words, uint64_t at, uint64_t salt) {
   return words[0] == at && words[1] == salt;
 }
 
-// Calls with each file of the load and the requests in it, in the order of the file.
+// Calls with each file of the load and the requests in it, in the order of the file. `done`: how
+// many each client has done; more than there are is all.
 struct Piece {
   int client;
   uint64_t k;
 };
-void each_file(const Load& load,
+void each_file(const Load& load, const std::vector<uint64_t>& done,
                const std::function<void(const std::string& name, std::span<const Piece>)>& visit) {
   std::vector<Piece> pieces;
-  const uint64_t n = load.requests_of_client();
   for (int c = 0; c < load.clients; ++c) {
+    const uint64_t n = std::min(load.requests_of_client(), done[static_cast<size_t>(c)]);
     for (uint64_t k = 0; k < n; ++k) pieces.push_back({c, k});
     if (load.layout != Load::Layout::own_files) continue;
     visit(load.file(c), pieces);
@@ -95,7 +96,8 @@ void each_file(const Load& load,
   visit(load.file(0), pieces);
 }
 
-// Small requests are prepared and looked at many at a time, as their file may be slow.
+// Small requests that continue each other are prepared and looked at many at a time, as their file
+// may be slow.
 constexpr uint64_t kAtOnce = 1_MiB;
 
 struct Span {
@@ -105,12 +107,17 @@ struct Span {
 };
 void each_span(const Load& load, std::span<const Piece> pieces, std::vector<std::byte>& room,
                const std::function<void(const Span&)>& visit) {
-  const uint64_t many = std::max<uint64_t>(1, kAtOnce / load.request);
-  room.resize(many * load.request);
-  for (; !pieces.empty(); pieces = pieces.subspan(std::min<uint64_t>(many, pieces.size()))) {
-    const auto some = pieces.first(std::min<uint64_t>(many, pieces.size()));
-    visit({load.place(some[0].client, some[0].k), std::span(room).first(some.size() * load.request),
-           some});
+  const uint64_t most = std::max<uint64_t>(1, kAtOnce / load.request);
+  room.resize(most * load.request);
+  while (!pieces.empty()) {
+    const uint64_t at = load.place(pieces[0].client, pieces[0].k);
+    size_t n = 1;
+    while (n < most && n < pieces.size() &&
+           load.place(pieces[n].client, pieces[n].k) == at + n * load.request) {
+      ++n;
+    }
+    visit({at, std::span(room).first(n * load.request), pieces.first(n)});
+    pieces = pieces.subspan(n);
   }
 }
 
@@ -155,6 +162,10 @@ class Client {
  private:
   uint64_t next_place() { return load_.place(number_, issued_++ % load_.requests_of_client()); }
 
+  bool over() const {
+    return since(begin_) >= seconds_ || (load_.fresh && issued_ >= load_.requests_of_client());
+  }
+
   void run_one() {
     const std::span<std::byte> buffer = buffers_[0];
     do {
@@ -167,7 +178,7 @@ class Client {
         wrong_ = wrong_ || !stamped(words_of(buffer), at, salt_);
       }
       ++done_;
-    } while (since(begin_) < seconds_);
+    } while (!over());
   }
 
   void run_many() {
@@ -182,7 +193,7 @@ class Client {
     door_.submit(load_.write, at, buffer, [this, at, buffer](bool good) {
       if (!good || !stamped(words_of(buffer), at, salt_)) wrong_ = true;
       ++done_;
-      if (!wrong_ && since(begin_) < seconds_) return next(buffer);
+      if (!wrong_ && !over()) return next(buffer);
       --left_;
       left_.notify_one();
     });
@@ -220,7 +231,8 @@ Worker client_of(const Load& load, uint64_t salt, pid_t server, const OpenDoor& 
 
 void prepare(const Load& load, const std::string& directory, uint64_t salt) {
   std::vector<std::byte> room;
-  each_file(load, [&](const std::string& name, std::span<const Piece> pieces) {
+  const std::vector<uint64_t> all(static_cast<size_t>(load.clients), UINT64_MAX);
+  each_file(load, all, [&](const std::string& name, std::span<const Piece> pieces) {
     const DirectFile file(directory + "/" + name);
     each_span(load, pieces, room, [&](const Span& span) {
       for (size_t i = 0; i < span.pieces.size(); ++i) {
@@ -231,6 +243,7 @@ void prepare(const Load& load, const std::string& directory, uint64_t salt) {
       file.write(span.at, span.bytes);
     });
   });
+  if (load.fresh) remove_files(load, directory);
 }
 
 void remove_files(const Load& load, const std::string& directory) {
@@ -242,13 +255,12 @@ bool holds(const Load& load, const std::string& directory, uint64_t salt,
   std::vector<std::byte> room, expected(load.request);
   bool good = true;
   int filled_for = -1;
-  each_file(load, [&](const std::string& name, std::span<const Piece> pieces) {
+  each_file(load, done, [&](const std::string& name, std::span<const Piece> pieces) {
     const DirectFile file(directory + "/" + name);
     each_span(load, pieces, room, [&](const Span& span) {
       file.read(span.at, span.bytes);
       for (size_t i = 0; i < span.pieces.size(); ++i) {
-        const auto [c, k] = span.pieces[i];
-        if (k >= done[static_cast<size_t>(c)]) continue;
+        const int c = span.pieces[i].client;
         if (c != std::exchange(filled_for, c)) fill(words_of(expected), c, salt);
         stamp(words_of(expected), span.at + i * load.request, salt);
         good = good &&

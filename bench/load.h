@@ -3,8 +3,11 @@
 // loads, so both sides of a row differ in the door alone.
 //
 // State of the files: they are written in full before, directly, so that their blocks are allocated
-// and, where there is a page cache, cached. Both sides then use the same files in turn. Nobody
-// syncs. The clock stops after the file is closed, so what a door still owes is paid in time.
+// and, where there is a page cache, cached. Both sides then use the same files in turn. Or they are
+// fresh: removed before every run, and every block is written once. (On ext4 that is most of what a
+// small write costs, and what merging saves. Overwriting a file that was made by large writes costs
+// more than one that was made by small ones, because its pages come in large folios.) Nobody syncs.
+// The clock stops after the file is closed, so what a door still owes is paid in time.
 //
 // Verification: the words of a request depend on their place in it, on the client and on the run
 // (`salt`), its first two on where it lies in the file. After each run of writes every request that
@@ -50,7 +53,8 @@ struct Load {
   int clients = 1;
   unsigned in_flight = 1;  // of each client
   Layout layout = Layout::own_files;
-  uint64_t bytes = 256_MiB;  // of all files, gone through again and again
+  bool fresh = false;        // writes only
+  uint64_t bytes = 256_MiB;  // of all files, gone through again and again; fresh ones once at most
   double seconds = 0.6;
   double warm = 0;  // seconds before, not measured
 
@@ -60,7 +64,8 @@ struct Load {
   std::string text() const;  // "32 clients, 4 KiB writes strided in one file, 8 in flight each"
 };
 
-// Writes all files of the load in full, and removes them.
+// Writes all files of the load in full. Fresh ones are removed again: a virtual machine pays dearly
+// for memory that it has never used, and the first side would pay for both.
 void prepare(const Load& load, const std::string& directory, uint64_t salt);
 void remove_files(const Load& load, const std::string& directory);
 

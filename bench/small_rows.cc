@@ -27,7 +27,8 @@ Row small_row(Forward& forward, const SmallSpec& spec) {
   load.clients = 32;
   load.in_flight = spec.in_flight;
   load.layout = spec.layout;
-  load.bytes = 64_MiB;
+  load.fresh = true;
+  load.bytes = 512_MiB;
   load.seconds = forward.options.seconds;
   const auto sides = contest(load, bed.directory(), {forwarded(bed), direct(bed.directory())},
                              forward.options.rounds);
