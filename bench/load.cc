@@ -41,14 +41,17 @@ std::string Load::file(int client) const {
   return layout == Layout::own_files ? fmt::format("load.{}.{}", clients, client) : "load.shared";
 }
 
+std::string size_text(uint64_t bytes) {
+  return bytes < 1_MiB ? fmt::format("{} KiB", bytes / 1_KiB)
+                       : fmt::format("{} MiB", bytes / 1_MiB);
+}
+
 std::string Load::text() const {
   const char* where = layout == Layout::own_files ? "of files of their own"
                       : layout == Layout::strided ? "strided in one file"
                                                   : "each sequential in one file";
-  const std::string size = request < 1_MiB ? fmt::format("{} KiB", request / 1_KiB)
-                                           : fmt::format("{} MiB", request / 1_MiB);
   return fmt::format("{} client{}, {} {} {}, {} in flight each", clients, clients > 1 ? "s" : "",
-                     size, write ? "writes" : "reads", where, in_flight);
+                     size_text(request), write ? "writes" : "reads", where, in_flight);
 }
 
 namespace {

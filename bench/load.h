@@ -64,6 +64,8 @@ struct Load {
   std::string text() const;  // "32 clients, 4 KiB writes strided in one file, 8 in flight each"
 };
 
+std::string size_text(uint64_t bytes);  // "4 KiB", "1 MiB"
+
 // Writes all files of the load in full. Fresh ones are removed again: a virtual machine pays dearly
 // for memory that it has never used, and the first side would pay for both.
 void prepare(const Load& load, const std::string& directory, uint64_t salt);

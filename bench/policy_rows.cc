@@ -15,13 +15,16 @@ namespace {
 
 const unsigned kThreads[] = {1, 2, 4, 16};
 
+std::string state_below(const std::string& directory) {
+  return file_system_of(directory) + ", in the page cache, overwritten in place or reread";
+}
+
 std::vector<Row> auto_ext4(Forward& forward) {
   const std::string scratch = forward.scratch + "/policies", directory = scratch + "/export";
   const Policies policies(scratch, directory);
-  Sweep measured = sweep(forward.options, directory, policies.lines());
-  measured.state =
-      file_system_of(directory) + ", in the page cache, overwritten in place or reread";
-  plot(measured, "local", "Local file system (page cache)", forward.report);
+  const Sweep measured =
+      sweep(forward.options, directory, state_below(directory), policies.lines());
+  plot(measured, "local", "Local file system", forward.report);
   forward.most_memory = std::max(forward.most_memory, policies.peak_memory());
   return auto_rows("auto-ext4", measured);
 }
@@ -40,11 +43,11 @@ std::vector<Row> threads(Forward& forward) {
   }
   BenchOptions once = forward.options;
   once.rounds = std::min(once.rounds, 2);
-  const Sweep measured = sweep(once, directory, lines);
+  const Sweep measured = sweep(once, directory, state_below(directory), lines);
   if (!std::ranges::all_of(measured.cells, &Sweep::Cell::verified)) {
     throw std::runtime_error("data was wrong in the sweep over the number of threads");
   }
-  plot(measured, "threads", "Loop threads of the server (page cache)", forward.report);
+  plot(measured, "threads", "Loop threads of the server", forward.report);
   for (const Bed& bed : beds) forward.saw(bed);
   return {};
 }

@@ -35,7 +35,8 @@ struct Series {
   std::string figure;  // the name of the picture
   std::string title;
   std::string line;
-  std::string x, y;  // what the axes show
+  std::string x, y;   // what the axes show
+  std::string state;  // of the files and caches below
   std::vector<std::pair<double, double>> points;
 };
 

@@ -10,6 +10,7 @@ namespace forebay::bench {
 namespace {
 
 const int kClients[] = {1, 8, 64, 256};
+constexpr const char* kState = "256 MiB in the page cache, overwritten in place or reread";
 constexpr int kMostRounds = 3;
 
 struct Curve {
@@ -46,7 +47,7 @@ Curve measure_curve(const Bed& bed, const BenchOptions& options, bool write, uin
   }
   for (const Load& load : all) remove_files(load, directory);
   Curve curve;
-  curve.name = fmt::format("{} KiB {}", request / 1_KiB, write ? "write" : "read");
+  curve.name = size_text(request) + (write ? " write" : " read");
   for (const Side& side : sides) {
     curve.rates.push_back(median(side.figures) * static_cast<double>(request) / 1e6);
     curve.verified = curve.verified && side.verified;
@@ -66,7 +67,7 @@ Row scale_row(const std::vector<Curve>& curves) {
   row.ours = worst.last(), row.theirs = worst.peak(), row.ratio = worst.ratio();
   row.unit = "MB/s";
   row.at_least = 0.85;
-  row.state = "256 MiB in the page cache, overwritten in place or reread";
+  row.state = kState;
   row.verified = std::ranges::all_of(curves, &Curve::verified);
   Json::Object details;
   for (const Curve& curve : curves) {
@@ -79,10 +80,13 @@ Row scale_row(const std::vector<Curve>& curves) {
 }
 
 Series series_of(const Curve& curve) {
-  Series series{
-      "clients",  "One server, clients with files of their own, one request in flight each",
-      curve.name, "clients",
-      "MB/s",     {}};
+  Series series{.figure = "clients",
+                .title = "One server, clients with files of their own, one request in flight each",
+                .line = curve.name,
+                .x = "clients",
+                .y = "MB/s",
+                .state = kState,
+                .points = {}};
   for (size_t i = 0; i < curve.rates.size(); ++i) {
     series.points.emplace_back(kClients[i], curve.rates[i]);
   }

@@ -29,11 +29,6 @@ Load load_of(const BenchOptions& options, bool write, uint64_t request) {
           .warm = options.seconds / 4};
 }
 
-std::string size_text(uint64_t bytes) {
-  return bytes < 1_MiB ? fmt::format("{} KiB", bytes / 1_KiB)
-                       : fmt::format("{} MiB", bytes / 1_MiB);
-}
-
 }  // namespace
 
 std::string Sweep::Cell::text() const {
@@ -44,9 +39,10 @@ size_t Sweep::line(const std::string& name) const {
   return static_cast<size_t>(std::ranges::find(lines, name) - lines.begin());
 }
 
-Sweep sweep(const BenchOptions& options, const std::string& directory,
+Sweep sweep(const BenchOptions& options, const std::string& directory, const std::string& state,
             const std::vector<Line>& lines) {
   Sweep result;
+  result.state = state;
   std::vector<Contestant> contestants;
   for (const Line& line : lines) {
     result.lines.push_back(line.name);
@@ -72,12 +68,13 @@ void plot(const Sweep& sweep, const std::string& figure, const std::string& titl
   for (const bool write : {true, false}) {
     const char* verb = write ? "write" : "read";
     for (size_t i = 0; i < sweep.lines.size(); ++i) {
-      Series series{fmt::format("{}-{}", figure, verb),
-                    fmt::format("{}, {}", title, verb),
-                    sweep.lines[i],
-                    "message size",
-                    "MB/s",
-                    {}};
+      Series series{.figure = fmt::format("{}-{}", figure, verb),
+                    .title = fmt::format("{}, {}", title, verb),
+                    .line = sweep.lines[i],
+                    .x = "message size",
+                    .y = "MB/s",
+                    .state = sweep.state,
+                    .points = {}};
       for (const Sweep::Cell& cell : sweep.cells) {
         if (cell.write != write) continue;
         series.points.emplace_back(static_cast<double>(cell.request), cell.rates[i]);

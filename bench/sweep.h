@@ -29,8 +29,8 @@ struct Line {
   Contestant who;
 };
 
-// Eight clients, strided in one file of `directory`.
-Sweep sweep(const BenchOptions& options, const std::string& directory,
+// Eight clients, strided in one file of `directory`, whose state is as said.
+Sweep sweep(const BenchOptions& options, const std::string& directory, const std::string& state,
             const std::vector<Line>& lines);
 
 // Two pictures, `figure`-write and `figure`-read, one line for each contestant.
