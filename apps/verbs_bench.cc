@@ -1,5 +1,6 @@
 #include "bench/base.h"
 #include "bench/forward.h"
+#include "progress.h"
 #include "verbs.h"
 
 namespace forebay {
@@ -9,9 +10,11 @@ void add_bench_verbs(Cli& cli) {
   auto suite = std::make_shared<std::string>();
   CLI::App* sub =
       cli.add("bench", "measure it beside its physical limit", [options, suite](Cli& c) {
+        catch_interrupts();
+        options->give_up = interrupted;
         const Result<void> result = *suite == "forward" ? bench::run_bench_forward(*options)
                                                         : bench::run_bench_base(*options);
-        if (!result) c.complain(result.error());
+        if (!result && !interrupted()) c.complain(result.error());
         return result ? kExitOk : kExitFailed;
       });
   sub->add_option(

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -24,10 +23,11 @@ namespace {
 
 // Serves until killed; tells through the pipe that it is ready, or why it is not.
 [[noreturn]] void serve(const Config& config, int ready) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  become_child();
   umask(0);
   (void)log::init(log::Level::warn);  // standard error cannot fail
   const auto host = ServerHost::start(config, [] {});
+  become_child();  // again: the kernel forgets it when a thread changes its identity
   const std::string text = host ? "" : host.error().message();
   if (write(ready, text.data(), text.size()) < 0) _exit(1);
   close(ready);

@@ -26,8 +26,9 @@ Contestant allocated(const Bed& bed) {
   return {alloc_door(bed), bed.server()};
 }
 
-void run_once(const Load& load, const std::string& directory, const Contestant& who, uint64_t salt,
-              Side& side) {
+void run_once(const BenchOptions& options, const Load& load, const std::string& directory,
+              const Contestant& who, uint64_t salt, Side& side) {
+  if (options.give_up()) throw std::runtime_error("interrupted");
   Load mine = load;
   if (who.in_flight) mine.in_flight = who.in_flight;
   const uint64_t expected = load.write ? salt : kPrepared;
@@ -40,16 +41,17 @@ void run_once(const Load& load, const std::string& directory, const Contestant& 
   side.add(fleet, static_cast<double>(fleet.operations) / fleet.seconds);
 }
 
-std::vector<Side> contest(const Load& load, const std::string& directory,
-                          const std::vector<Contestant>& contestants, int rounds) {
+std::vector<Side> contest(const BenchOptions& options, const Load& load,
+                          const std::string& directory,
+                          const std::vector<Contestant>& contestants) {
   prepare(load, directory, kPrepared);
   std::vector<Side> sides(contestants.size());
   uint64_t salt = kPrepared;
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < options.rounds; ++round) {
     for (size_t i = 0; i < contestants.size(); ++i) {
       // Nobody is always the first, or always after the same one.
       const size_t who = (i + static_cast<size_t>(round)) % contestants.size();
-      run_once(load, directory, contestants[who], ++salt, sides[who]);
+      run_once(options, load, directory, contestants[who], ++salt, sides[who]);
     }
   }
   remove_files(load, directory);

@@ -20,14 +20,14 @@ Contestant direct(const std::string& directory);  // one request at a time: a ca
 Contestant forwarded(const Bed& bed, Socket kind = Socket::unix_socket);
 Contestant allocated(const Bed& bed);
 
-// Prepares the files in `directory`, lets all go in turn, `rounds` times, verifies after each, and
-// removes the files. Figures are requests per second.
-std::vector<Side> contest(const Load& load, const std::string& directory,
-                          const std::vector<Contestant>& contestants, int rounds);
+// Prepares the files in `directory`, lets all go in turn for the options' rounds, verifies after
+// each run, and removes the files. Figures are requests per second.
+std::vector<Side> contest(const BenchOptions& options, const Load& load,
+                          const std::string& directory, const std::vector<Contestant>& contestants);
 
 // One run of one of them; the files are there.
-void run_once(const Load& load, const std::string& directory, const Contestant& who, uint64_t salt,
-              Side& side);
+void run_once(const BenchOptions& options, const Load& load, const std::string& directory,
+              const Contestant& who, uint64_t salt, Side& side);
 
 // Figures and CPU of a row, by the load's size as MB/s and s/GB or as kop/s and us/op.
 void fill(Row& row, const Load& load, const Side& ours, const Side& theirs);

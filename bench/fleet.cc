@@ -47,7 +47,7 @@ T* shared_memory(size_t n) {
 
 [[noreturn]] void work(int index, int n, const Worker& worker, Barrier& barrier, Shared& out,
                        pid_t server) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  become_child();
   std::optional<Stretch> whole;
   const auto go = [&] {
     barrier.ready.fetch_add(1);
@@ -83,6 +83,11 @@ double server_cpu(const Shared* reports, size_t n) {
 
 }  // namespace
 
+void become_child() {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_DFL);
+}
+
 Stretch::Stretch(pid_t server)
     : server_(server),
       begin_(wall_seconds()),
@@ -110,7 +115,9 @@ std::optional<std::string> run_fleet(int n, const Worker& worker, FleetResult& r
   std::optional<std::string> error;
   for (const pid_t pid : pids) {
     int status = 0;
-    waitpid(pid, &status, 0);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+      for (const pid_t one : pids) kill(one, SIGKILL);
+    }
     if (!WIFEXITED(status)) {
       barrier->failed.store(1);
       error = fmt::format("a client process died with signal {}", WTERMSIG(status));
@@ -139,7 +146,7 @@ std::optional<std::string> run_fleet(int n, const Worker& worker, FleetResult& r
 Child::Child(const std::function<void()>& body) : pid_(fork()) {
   FOREBAY_ASSERT(pid_ >= 0, strerror(errno));
   if (pid_ == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    become_child();
     body();
     _exit(0);
   }

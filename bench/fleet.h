@@ -55,7 +55,11 @@ struct FleetResult {
 // What one process does: prepares, calls `go` (which waits for the others), works, and fills `out`.
 using Worker = std::function<void(int index, const std::function<void()>& go, Shared& out)>;
 
-// Runs n processes; an error text if one of them failed. `server` is whom they use, 0: nobody.
+// A process of ours: it ends with its parent, and by signals that the parent may catch.
+void become_child();
+
+// Runs n processes; an error text if one of them failed, or a signal came. `server` is whom they
+// use, 0: nobody.
 std::optional<std::string> run_fleet(int n, const Worker& worker, FleetResult& result,
                                      pid_t server = 0);
 

@@ -37,9 +37,9 @@ std::vector<Row> gluster_row(const BenchOptions& options, const Policies& polici
                   .bytes = 64_MiB,
                   .seconds = options.seconds,
                   .warm = options.seconds / 4};
-  const auto sides = contest(
-      load, directory, {forwarded(policies.hbrr()), forwarded(policies.fifo()), direct(directory)},
-      options.rounds);
+  const auto sides =
+      contest(options, load, directory,
+              {forwarded(policies.hbrr()), forwarded(policies.fifo()), direct(directory)});
   Row over_fifo, over_direct;
   over_fifo.id = spec.id, over_direct.id = spec.id + "-direct";
   over_fifo.against = "fifo", over_direct.against = "the clients' own calls on the mount";

@@ -24,6 +24,7 @@ struct BenchOptions {
   double seconds = 0.6;  // of one measurement
   bool quick = false;    // to see that it works: one round, short, fewer points
   std::string save;      // a file for the JSON, beside what is printed
+  std::function<bool()> give_up = [] { return false; };
 };
 
 using Clock = std::chrono::steady_clock;

@@ -42,7 +42,7 @@ Curve measure_curve(const Bed& bed, const BenchOptions& options, bool write, uin
   uint64_t salt = 0;
   for (int round = 0; round < std::min(options.rounds, kMostRounds); ++round) {
     for (size_t i = 0; i < all.size(); ++i) {
-      run_once(all[i], directory, forwarded(bed), ++salt, sides[i]);
+      run_once(options, all[i], directory, forwarded(bed), ++salt, sides[i]);
     }
   }
   for (const Load& load : all) remove_files(load, directory);

@@ -28,10 +28,10 @@ Row small_row(Forward& forward, const SmallSpec& spec) {
   load.in_flight = spec.in_flight;
   load.layout = spec.layout;
   load.fresh = true;
-  load.bytes = 512_MiB;
+  load.bytes = forward.options.quick ? 64_MiB : 512_MiB;
   load.seconds = forward.options.seconds;
-  const auto sides = contest(load, bed.directory(), {forwarded(bed), direct(bed.directory())},
-                             forward.options.rounds);
+  const auto sides =
+      contest(forward.options, load, bed.directory(), {forwarded(bed), direct(bed.directory())});
   Row row;
   row.id = spec.id;
   row.what = load.text();

@@ -63,7 +63,7 @@ Row stream_row(const Bed& bed, const BenchOptions& options, const StreamSpec& sp
   const Contestant ours = spec.way == Way::fb_alloc ? allocated(bed)
                           : spec.way == Way::tcp    ? forwarded(bed, Socket::tcp)
                                                     : forwarded(bed);
-  const auto sides = contest(load, directory, {ours, theirs}, options.rounds);
+  const auto sides = contest(options, load, directory, {ours, theirs});
   Row row;
   row.id = spec.id;
   row.what = load.text() + (spec.way == Way::fb_alloc ? ", buffers from fb_alloc" : "");

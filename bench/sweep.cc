@@ -43,6 +43,8 @@ Sweep sweep(const BenchOptions& options, const std::string& directory, const std
             const std::vector<Line>& lines) {
   Sweep result;
   result.state = state;
+  BenchOptions few = options;
+  few.rounds = std::min(few.rounds, kMostRounds);
   std::vector<Contestant> contestants;
   for (const Line& line : lines) {
     result.lines.push_back(line.name);
@@ -53,8 +55,7 @@ Sweep sweep(const BenchOptions& options, const std::string& directory, const std
       const Load load = load_of(options, write, request);
       Sweep::Cell cell{write, request, {}, true};
       fmt::print(stderr, "bench:   {} ...\n", cell.text());
-      for (const Side& side :
-           contest(load, directory, contestants, std::min(options.rounds, kMostRounds))) {
+      for (const Side& side : contest(few, load, directory, contestants)) {
         cell.rates.push_back(median(side.figures) * static_cast<double>(request) / 1e6);
         cell.verified = cell.verified && side.verified;
       }
