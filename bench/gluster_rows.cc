@@ -74,7 +74,8 @@ std::vector<std::string> all_ids() {
 void gluster_rows(Forward& forward) {
   if (!forward.wants(all_ids())) return;
   const auto volume = GlusterVolume::start(forward.scratch + "/gluster");
-  if (!volume) return forward.leave_out(all_ids(), "no GlusterFS: " + volume.error().message());
+  if (!volume)
+    return forward.leave_out(all_ids(), "no GlusterFS: " + std::string(volume.error().what()));
   const std::string directory = volume->mount() + "/export";
   const Policies policies(forward.scratch + "/gluster-servers", directory);
   for (const GlusterSpec& spec : kRows) {

@@ -35,6 +35,7 @@ Row small_row(Forward& forward, const SmallSpec& spec) {
   Row row;
   row.id = spec.id;
   row.what = load.text();
+  for (const auto& [key, value] : spec.settings) row.what += ", " + key + " = " + value;
   row.against = "32 processes calling pwrite";
   row.state = state_of(load, bed.directory());
   fill(row, load, sides[0], sides[1]);
