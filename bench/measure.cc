@@ -61,8 +61,14 @@ void add_rows(const BenchOptions& options, Report& report, const std::vector<std
               const std::function<std::vector<Row>()>& measured) {
   if (std::ranges::none_of(ids, [&](const std::string& id) { return wanted(options, id); })) return;
   fmt::print(stderr, "bench: {} ...\n", ids.front());
-  for (Row& row : measured()) {
-    if (wanted(options, row.id)) report.rows.push_back(std::move(row));
+  try {
+    for (Row& row : measured()) {
+      if (wanted(options, row.id)) report.rows.push_back(std::move(row));
+    }
+  } catch (const std::exception& error) {
+    if (options.give_up()) throw;
+    report.left_out.push_back(fmt::format("{}: {}", fmt::join(ids, ", "), error.what()));
+    report.failed = true;
   }
 }
 
@@ -114,8 +120,11 @@ Result<void> run_suite(const std::string& name, BenchOptions options, const Suit
     check_ids(options, report);
     fmt::print("{}", options.json ? report.json() : report.table());
     if (!options.save.empty()) save(report, options.save);
-    if (!report.verified())
+    if (!report.verified()) {
       result = Error(EIO, "data was wrong; see the rows that are not verified");
+    } else if (report.failed) {
+      result = Error(EIO, "not every row could be measured; see what is left out");
+    }
   } catch (const std::exception& error) {
     result = Error(EIO, error.what());
   }

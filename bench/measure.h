@@ -53,7 +53,8 @@ void compare(Row& row, const Side& ours, const Side& theirs, bool less_is_better
 // Is the row asked for?
 bool wanted(const BenchOptions& options, const std::string& id);
 
-// Measures a row if it is asked for, and says so meanwhile.
+// Measures a row if it is asked for, and says so meanwhile. One that fails is left out, and the
+// others go on.
 void add_row(const BenchOptions& options, Report& report, const std::string& id,
              const std::function<Row()>& measured);
 // The same for rows that come from one measurement; those that were not asked for are dropped.

@@ -46,6 +46,7 @@ struct Report {
   std::vector<Row> rows;
   std::vector<Series> series;
   std::vector<std::string> left_out;  // rows that could not be measured, why, and what to do
+  bool failed = false;                // one of them could not because something went wrong
 
   std::string json() const;
   std::string table() const;
