@@ -2,7 +2,7 @@
 #   make build   programs in build/bin, libraries in build/lib
 #   make demo    a server, eight processes, one shared file, every byte checked
 #   make test    every test: release, asan+ubsan, and tsan for what has threads
-#   make bench   the benchmarks, as tables
+#   make bench   the benchmarks, as tables; JSON and pictures in build/bench
 #   make tidy    format, layers, links and other house rules (fails on what it finds; FIX=1 formats)
 #   make fuzz    the fuzzers, for SECONDS (default 600) each
 #   make install PREFIX=/usr/local
@@ -32,9 +32,13 @@ demo: build
 test: deps-test
 	@tools/run_tests $(TESTS)
 
+# Without GlusterFS or matplotlib there are fewer rows and no pictures, and a line that says so.
 bench: build
-	@build/bin/forebay bench base
-	@build/bin/forebay bench forward
+	@tools/install_packages gluster plot || :
+	@mkdir -p build/bench
+	@build/bin/forebay bench base --save build/bench/base.json
+	@build/bin/forebay bench forward --save build/bench/forward.json
+	@tools/plot_bench build/bench/forward.json build/bench || :
 
 tidy: deps-tidy
 	@tools/configure release

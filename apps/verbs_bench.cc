@@ -1,5 +1,6 @@
 #include "bench/base.h"
 #include "bench/forward.h"
+#include "progress.h"
 #include "verbs.h"
 
 namespace forebay {
@@ -9,15 +10,17 @@ void add_bench_verbs(Cli& cli) {
   auto suite = std::make_shared<std::string>();
   CLI::App* sub =
       cli.add("bench", "measure it beside its physical limit", [options, suite](Cli& c) {
+        catch_interrupts();
+        options->give_up = interrupted;
         const Result<void> result = *suite == "forward" ? bench::run_bench_forward(*options)
                                                         : bench::run_bench_base(*options);
-        if (!result) c.complain(result.error());
+        if (!result && !interrupted()) c.complain(result.error());
         return result ? kExitOk : kExitFailed;
       });
   sub->add_option(
          "suite", *suite,
-         "base: round trips, streams and memory against bare sockets; forward: streams and "
-         "small writes against the clients' own calls")
+         "base: round trips, streams and memory against bare sockets; forward: streams, small "
+         "requests, schedulers and scaling against the clients' own calls")
       ->required()
       ->check(CLI::IsMember({"base", "forward"}));
   sub->add_flag("--json", options->json, "for programs");
@@ -25,8 +28,10 @@ void add_bench_verbs(Cli& cli) {
   sub->add_option("--only", options->only, "rows to measure, by id")->delimiter(',');
   sub->add_option("--rounds", options->rounds, "rounds of each, interleaved; medians are shown")
       ->check(CLI::Range(1, 1000));
-  sub->add_option("--seconds", options->seconds, "of one measurement of round trips")
+  sub->add_option("--seconds", options->seconds, "of one measurement")
       ->check(CLI::Range(0.05, 60.0));
+  sub->add_flag("--quick", options->quick, "one short round of each, to see that it works");
+  sub->add_option("--save", options->save, "also write the JSON to this file");
   sub->footer("It runs a server of its own in a scratch folder, and leaves nothing behind.");
 }
 

@@ -170,15 +170,16 @@ bool serve_one(int fd, int file, std::vector<std::byte>& chunk, const StreamRequ
 }  // namespace
 
 void serve_streams(int listener, const std::string& path) {
-  const int file = checked(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600), "open");
   std::vector<std::byte> chunk(kBareChunk);
   for (;;) {
     const int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) continue;
     tune(fd);
+    const int file = checked(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600), "open");
     StreamRequest request;
     while (receive_all(fd, &request, sizeof request) && serve_one(fd, file, chunk, request)) {
     }
+    close(file);
     close(fd);
   }
 }

@@ -35,7 +35,8 @@ class BareListener {
 // One ping and its pong.
 void ping(int fd);
 
-// The stream server: serves one connection after another until killed. A request is its direction,
+// The stream server: serves one connection after another until killed, and opens its file for each,
+// as it may have been removed meanwhile. A request is its direction,
 // offset and length; a write is answered with one byte once it is in the file.
 [[noreturn]] void serve_streams(int listener, const std::string& file);
 void stream_write(int fd, uint64_t offset, const std::byte* data, uint64_t length);

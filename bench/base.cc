@@ -119,17 +119,15 @@ bool holds(const std::string& path, const std::vector<std::byte>& expected) {
 // One end of a stream of requests: writes or reads [at, at + 64 MiB) of the file.
 using Mover = std::function<void(uint64_t at, std::vector<std::byte>& bytes)>;
 
-void stream_file(bool write, int round, const std::string& path, const std::function<void()>& go,
-                 Shared& out, const Mover& move) {
+void stream_file(bool write, int round, const std::string& path, pid_t server,
+                 const std::function<void()>& go, Shared& out, const Mover& move) {
   const auto expected = patterned(round);
   auto bytes = write ? expected : std::vector<std::byte>(kRequest);
   if (write) move(0, bytes);  // a warm connection
   go();
-  const auto begin = Clock::now();
-  const double cpu = cpu_seconds(getpid());
+  const Stretch timed(server);
   for (uint64_t at = 0; at < kFile; at += kRequest) move(at, bytes);
-  out.seconds = since(begin);
-  out.cpu = cpu_seconds(getpid()) - cpu;
+  timed.end(out);
   out.operations = kFile / kRequest;
   out.verified = write ? holds(path, expected) : bytes == expected;
 }
@@ -144,18 +142,21 @@ Row stream(const Bed& bed, const BenchOptions& options, Socket kind, bool write)
     return [&, writes, round](int, const std::function<void()>& go, Shared& out) {
       const auto store = must(bed.connect(kind));
       OpenFile file = must(open_file(*store, name));
-      stream_file(writes, round, our_path, go, out, [&](uint64_t at, std::vector<std::byte>& b) {
-        const uint64_t moved = must(writes ? file.write(at, b) : file.read(at, b));
-        if (moved != b.size()) throw std::runtime_error("a short transfer");
-      });
+      stream_file(writes, round, our_path, bed.server(), go, out,
+                  [&](uint64_t at, std::vector<std::byte>& b) {
+                    const uint64_t moved = must(writes ? file.write(at, b) : file.read(at, b));
+                    if (moved != b.size()) throw std::runtime_error("a short transfer");
+                  });
     };
   };
   const auto theirs = [&](bool writes, int round) -> Worker {
     return [&, writes, round](int, const std::function<void()>& go, Shared& out) {
       const int fd = listener.connect();
-      stream_file(writes, round, their_path, go, out, [&](uint64_t at, std::vector<std::byte>& b) {
-        writes ? stream_write(fd, at, b.data(), b.size()) : stream_read(fd, at, b.data(), b.size());
-      });
+      stream_file(writes, round, their_path, bare.pid(), go, out,
+                  [&](uint64_t at, std::vector<std::byte>& b) {
+                    writes ? stream_write(fd, at, b.data(), b.size())
+                           : stream_read(fd, at, b.data(), b.size());
+                  });
       close(fd);
     };
   };
@@ -203,7 +204,6 @@ bool same_file(const std::string& path, const std::byte* expected) {
 // server had resident meanwhile.
 double peak_memory(const Bed& bed, const std::vector<std::byte>& source, bool& verified) {
   std::atomic<int> failed{0}, ready{0};
-  std::atomic<bool> done{false};
   std::vector<std::thread> clients;
   for (int i = 0; i < kMemoryClients; ++i) {
     clients.emplace_back([&, i] {
@@ -218,13 +218,7 @@ double peak_memory(const Bed& bed, const std::vector<std::byte>& source, bool& v
       }
     });
   }
-  double peak = 0;
-  std::thread watch([&] {
-    while (!done.load()) peak = std::max(peak, anonymous_bytes(bed.server())), usleep(5000);
-  });
   for (std::thread& client : clients) client.join();
-  done.store(true);
-  watch.join();
   verified = failed.load() == 0;
   if (bed.keeps_data()) {
     for (int i = 0; i < kMemoryClients; ++i) {
@@ -233,7 +227,7 @@ double peak_memory(const Bed& bed, const std::vector<std::byte>& source, bool& v
       unlink(path.c_str());
     }
   }
-  return peak;
+  return bed.peak_memory();
 }
 
 Row memory(const Bed& bed) {

@@ -2,13 +2,15 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/prctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
 
 #include "assembly/build.h"
@@ -21,10 +23,11 @@ namespace {
 
 // Serves until killed; tells through the pipe that it is ready, or why it is not.
 [[noreturn]] void serve(const Config& config, int ready) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  become_child();
   umask(0);
   (void)log::init(log::Level::warn);  // standard error cannot fail
   const auto host = ServerHost::start(config, [] {});
+  become_child();  // again: the kernel forgets it when a thread changes its identity
   const std::string text = host ? "" : host.error().message();
   if (write(ready, text.data(), text.size()) < 0) _exit(1);
   close(ready);
@@ -40,26 +43,46 @@ std::string read_all(int fd) {
   return text;
 }
 
-}  // namespace
-
-Bed::Bed(const std::string& scratch, const std::string& store, uint64_t pool, bool shared,
-         bool direct)
-    : scratch_(scratch),
-      directory_(scratch + "/export"),
-      run_(scratch + "/run"),
-      keeps_data_(store == "posix"),
-      shared_(shared) {
-  mkdir(directory_.c_str(), 0755);
+Config bed_config(const std::string& run_dir, const std::string& store, uint64_t pool,
+                  const std::vector<Override>& settings) {
   Config config;
   config.server.name = "bench";
-  config.server.run_dir = run_;
+  config.server.run_dir = run_dir;
   ExportConfig exported;
   exported.name = "bench";
   exported.store = store;
-  exported.path = keeps_data_ ? directory_ : "";
   exported.pool = pool;
-  exported.direct = direct;
   config.exports.push_back(exported);
+  for (const Override& one : settings) {
+    if (const auto applied = apply(config, one); !applied) {
+      throw std::runtime_error(applied.error().message());
+    }
+  }
+  return config;
+}
+
+double* shared_double() {
+  void* p =
+      mmap(nullptr, sizeof(double), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) throw std::runtime_error("no memory");
+  return new (p) double(0);
+}
+
+}  // namespace
+
+Bed::Bed(const std::string& scratch, const std::string& store, uint64_t pool, bool shared,
+         const std::vector<Override>& settings)
+    : scratch_(scratch),
+      run_(scratch + "/run"),
+      keeps_data_(store == "posix"),
+      shared_(shared),
+      peak_(shared_double()) {
+  Config config = bed_config(run_, store, pool, settings);
+  std::string& path = config.exports.front().path;
+  if (keeps_data_ && path.empty()) path = scratch + "/export";
+  directory_ = path;
+  std::filesystem::create_directories(scratch);
+  if (keeps_data_) std::filesystem::create_directories(directory_);
   int ready[2];
   if (pipe(ready) != 0) throw std::runtime_error("no pipe");
   server_ = fork();
@@ -71,11 +94,16 @@ Bed::Bed(const std::string& scratch, const std::string& store, uint64_t pool, bo
   const std::string problem = read_all(ready[0]);
   close(ready[0]);
   if (!problem.empty()) throw std::runtime_error(problem);
+  watch_ = std::make_unique<Child>([this] {
+    for (;; usleep(20000)) *peak_ = std::max(*peak_, anonymous_bytes(server_));
+  });
 }
 
 Bed::~Bed() {
+  watch_.reset();
   kill(server_, SIGKILL);
   waitpid(server_, nullptr, 0);
+  munmap(peak_, sizeof *peak_);
 }
 
 Result<std::unique_ptr<Store>> Bed::connect(Socket kind) const {
@@ -114,6 +142,21 @@ void OpenFile::submit_write(uint64_t at, std::span<const std::byte> bytes, Compl
   store_->submit(request(Op::write, at, Memory::of(bytes)), std::move(done));
 }
 
+void OpenFile::submit_read(uint64_t at, std::span<std::byte> bytes, Completion done) {
+  store_->submit(request(Op::read, at, Memory::of(bytes)), std::move(done));
+}
+
+Result<void> OpenFile::close() {
+  Request request;
+  request.op = Op::close;
+  request.caller = caller_;
+  request.handle = handle_;
+  request.right = right_;
+  const Result<Reply> reply = store_->call(std::move(request));
+  if (!reply) return reply.error();
+  return {};
+}
+
 Result<uint64_t> OpenFile::read(uint64_t at, std::span<std::byte> bytes) {
   return move(Op::read, at, Memory::of(bytes));
 }
@@ -145,9 +188,19 @@ std::string file_system_of(const std::string& path) {
       return "btrfs";
     case 0x01021994:
       return "tmpfs";
+    case 0x65735546:
+      return "FUSE";
     default:
       return fmt::format("file system type {:#x}", static_cast<uint32_t>(fs.f_type));
   }
+}
+
+double anonymous_bytes(pid_t pid) {
+  std::ifstream in(fmt::format("/proc/{}/status", pid));
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("RssAnon:")) return std::stod(line.substr(8)) * 1024;
+  }
+  return 0;
 }
 
 }  // namespace forebay::bench

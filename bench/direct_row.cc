@@ -125,7 +125,7 @@ void their_stream(Uring& ring, int fd, std::span<std::byte> bytes) {
 }
 
 Row direct_row(const BenchOptions& options, const std::string& scratch) {
-  const Bed bed(scratch, "posix", kPool, true, true);
+  const Bed bed(scratch, "posix", kPool, true, {{"export.bench.direct", "true"}});
   const std::string path = bed.directory() + "/stream";
   const Worker ours = [&](int, const std::function<void()>& go, Shared& out) {
     const auto store = must(bed.connect(Socket::unix_socket));

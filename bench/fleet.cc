@@ -45,19 +45,18 @@ T* shared_memory(size_t n) {
   return new (p) T[n];
 }
 
-[[noreturn]] void work(int index, int n, const Worker& worker, Barrier& barrier, Shared& out) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  double cpu = 0, begin = 0;
+[[noreturn]] void work(int index, int n, const Worker& worker, Barrier& barrier, Shared& out,
+                       pid_t server) {
+  become_child();
+  std::optional<Stretch> whole;
   const auto go = [&] {
     barrier.ready.fetch_add(1);
     while (barrier.ready.load() < n && barrier.failed.load() == 0) usleep(1000);
-    cpu = cpu_seconds(getpid());
-    begin = wall_seconds();
+    whole.emplace(server);
   };
   try {
     worker(index, go, out);
-    if (out.seconds == 0) out.seconds = wall_seconds() - begin;
-    if (out.cpu == 0) out.cpu = cpu_seconds(getpid()) - cpu;
+    if (out.seconds == 0 && whole) whole->end(out);
   } catch (const std::exception& error) {
     strncpy(out.error, error.what(), sizeof out.error - 1);
     barrier.failed.store(1);
@@ -65,22 +64,60 @@ T* shared_memory(size_t n) {
   _exit(0);
 }
 
+void add(const Shared& one, FleetResult& result) {
+  result.seconds = std::max(result.seconds, one.seconds);
+  result.cpu += one.cpu;
+  result.operations += one.operations;
+  result.done.push_back(one.operations);
+  result.verified = result.verified && one.verified;
+}
+
+double server_cpu(const Shared* reports, size_t n) {
+  double begin = reports[0].server_begin, end = 0;
+  for (size_t i = 0; i < n; ++i) {
+    begin = std::min(begin, reports[i].server_begin);
+    end = std::max(end, reports[i].server_end);
+  }
+  return end - begin;
+}
+
 }  // namespace
 
-std::optional<std::string> run_fleet(int n, const Worker& worker, FleetResult& result) {
+void become_child() {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_DFL);
+}
+
+Stretch::Stretch(pid_t server)
+    : server_(server),
+      begin_(wall_seconds()),
+      cpu_(cpu_seconds(getpid())),
+      server_cpu_(server ? cpu_seconds(server) : 0) {}
+
+void Stretch::end(Shared& out) const {
+  out.seconds = wall_seconds() - begin_;
+  out.cpu = cpu_seconds(getpid()) - cpu_;
+  out.server_begin = server_cpu_;
+  out.server_end = server_ ? cpu_seconds(server_) : 0;
+}
+
+std::optional<std::string> run_fleet(int n, const Worker& worker, FleetResult& result,
+                                     pid_t server) {
   auto* barrier = shared_memory<Barrier>(1);
   auto* reports = shared_memory<Shared>(static_cast<size_t>(n));
   std::vector<pid_t> pids;
   for (int i = 0; i < n; ++i) {
     const pid_t pid = fork();
     FOREBAY_ASSERT(pid >= 0, strerror(errno));
-    if (pid == 0) work(i, n, worker, *barrier, reports[i]);
+    if (pid == 0) work(i, n, worker, *barrier, reports[i], server);
     pids.push_back(pid);
   }
   std::optional<std::string> error;
   for (const pid_t pid : pids) {
     int status = 0;
-    waitpid(pid, &status, 0);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+      for (const pid_t one : pids) kill(one, SIGKILL);
+    }
     if (!WIFEXITED(status)) {
       barrier->failed.store(1);
       error = fmt::format("a client process died with signal {}", WTERMSIG(status));
@@ -92,12 +129,10 @@ std::optional<std::string> run_fleet(int n, const Worker& worker, FleetResult& r
   for (int i = 0; i < n; ++i) {
     const Shared& one = reports[i];
     if (one.error[0] != 0) error = one.error;
-    result.seconds = std::max(result.seconds, one.seconds);
-    result.cpu += one.cpu;
-    result.operations += one.operations;
-    result.verified = result.verified && one.verified;
+    add(one, result);
     samples.insert(samples.end(), one.latency, one.latency + one.samples);
   }
+  result.server_cpu = server_cpu(reports, static_cast<size_t>(n));
   if (!samples.empty()) {
     const auto middle = samples.begin() + static_cast<ptrdiff_t>(samples.size() / 2);
     std::nth_element(samples.begin(), middle, samples.end());
@@ -111,7 +146,7 @@ std::optional<std::string> run_fleet(int n, const Worker& worker, FleetResult& r
 Child::Child(const std::function<void()>& body) : pid_(fork()) {
   FOREBAY_ASSERT(pid_ >= 0, strerror(errno));
   if (pid_ == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    become_child();
     body();
     _exit(0);
   }

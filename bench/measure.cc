@@ -17,17 +17,16 @@ double since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-void Side::add(const FleetResult& fleet, double figure, double server_cpu) {
+void Side::add(const FleetResult& fleet, double figure) {
   figures.push_back(figure);
-  cpu.push_back((fleet.cpu + server_cpu) / static_cast<double>(fleet.operations));
+  cpu.push_back((fleet.cpu + fleet.server_cpu) / static_cast<double>(fleet.operations));
   verified = verified && fleet.verified;
 }
 
 void measure(Side& side, pid_t server, int clients, const Worker& worker, const Figure& figure) {
   FleetResult fleet;
-  const double before = server ? cpu_seconds(server) : 0;
-  if (auto error = run_fleet(clients, worker, fleet)) throw std::runtime_error(*error);
-  side.add(fleet, figure(fleet), server ? cpu_seconds(server) - before : 0);
+  if (auto error = run_fleet(clients, worker, fleet, server)) throw std::runtime_error(*error);
+  side.add(fleet, figure(fleet));
 }
 
 void compare(Row& row, const Side& ours, const Side& theirs, bool less_is_better) {
@@ -35,14 +34,6 @@ void compare(Row& row, const Side& ours, const Side& theirs, bool less_is_better
   row.ratio = less_is_better ? row.theirs / row.ours : row.ours / row.theirs;
   row.cpu_ratio = median(ours.cpu) / median(theirs.cpu);
   row.verified = ours.verified && theirs.verified;
-}
-
-double anonymous_bytes(pid_t pid) {
-  std::ifstream in(fmt::format("/proc/{}/status", pid));
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with("RssAnon:")) return std::stod(line.substr(8)) * 1024;
-  }
-  return 0;
 }
 
 bool wanted(const BenchOptions& options, const std::string& id) {
@@ -63,9 +54,22 @@ void raise_descriptors() {
 
 void add_row(const BenchOptions& options, Report& report, const std::string& id,
              const std::function<Row()>& measured) {
-  if (!wanted(options, id)) return;
-  fmt::print(stderr, "bench: {} ...\n", id);
-  report.rows.push_back(measured());
+  add_rows(options, report, {id}, [&] { return std::vector<Row>{measured()}; });
+}
+
+void add_rows(const BenchOptions& options, Report& report, const std::vector<std::string>& ids,
+              const std::function<std::vector<Row>()>& measured) {
+  if (std::ranges::none_of(ids, [&](const std::string& id) { return wanted(options, id); })) return;
+  fmt::print(stderr, "bench: {} ...\n", ids.front());
+  try {
+    for (Row& row : measured()) {
+      if (wanted(options, row.id)) report.rows.push_back(std::move(row));
+    }
+  } catch (const std::exception& error) {
+    if (options.give_up()) throw;
+    report.left_out.push_back(fmt::format("{}: {}", fmt::join(ids, ", "), error.what()));
+    report.failed = true;
+  }
 }
 
 void remove_scratch(const std::string& folder) {
@@ -73,8 +77,32 @@ void remove_scratch(const std::string& folder) {
   std::filesystem::remove_all(folder, ignored);
 }
 
-Result<void> run_suite(const std::string& name, const BenchOptions& options, const Suite& suite) {
+namespace {
+
+void save(const Report& report, const std::string& path) {
+  std::ofstream out(path);
+  out << report.json();
+  if (!out.flush()) throw std::runtime_error("cannot write " + path);
+}
+
+// A mistyped id would otherwise measure nothing and say nothing.
+void check_ids(const BenchOptions& options, const Report& report) {
+  for (const std::string& id : options.only) {
+    const auto named = [&](const auto& one) { return one.find(id) != std::string::npos; };
+    if (std::ranges::any_of(report.rows, [&](const Row& row) { return row.id == id; }) ||
+        std::ranges::any_of(report.series, named, &Series::figure) ||
+        std::ranges::any_of(report.left_out, named)) {
+      continue;
+    }
+    throw std::runtime_error("there is no row " + id);
+  }
+}
+
+}  // namespace
+
+Result<void> run_suite(const std::string& name, BenchOptions options, const Suite& suite) {
   raise_descriptors();
+  if (options.quick) options.rounds = 1, options.seconds = std::min(options.seconds, 0.15);
   std::string scratch = (options.directory.empty() ? "/var/tmp" : options.directory) +
                         std::string("/forebay-bench-XXXXXX");
   if (mkdtemp(scratch.data()) == nullptr) {
@@ -89,9 +117,14 @@ Result<void> run_suite(const std::string& name, const BenchOptions& options, con
   Result<void> result;
   try {
     suite(options, scratch, report);
+    check_ids(options, report);
     fmt::print("{}", options.json ? report.json() : report.table());
-    if (!report.verified())
+    if (!options.save.empty()) save(report, options.save);
+    if (!report.verified()) {
       result = Error(EIO, "data was wrong; see the rows that are not verified");
+    } else if (report.failed) {
+      result = Error(EIO, "not every row could be measured; see what is left out");
+    }
   } catch (const std::exception& error) {
     result = Error(EIO, error.what());
   }

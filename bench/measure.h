@@ -21,7 +21,10 @@ struct BenchOptions {
   std::string directory;          // scratch space; a folder of ours is made in it and removed
   std::vector<std::string> only;  // ids; empty: all
   int rounds = 5;
-  double seconds = 0.6;  // of one measurement of round trips
+  double seconds = 0.6;  // of one measurement
+  bool quick = false;    // to see that it works: one round, short, fewer points
+  std::string save;      // a file for the JSON, beside what is printed
+  std::function<bool()> give_up = [] { return false; };
 };
 
 using Clock = std::chrono::steady_clock;
@@ -37,7 +40,7 @@ T must(Result<T> result) {
 struct Side {
   std::vector<double> figures, cpu;  // cpu: seconds for one operation, both ends together
   bool verified = true;
-  void add(const FleetResult& fleet, double figure, double server_cpu);
+  void add(const FleetResult& fleet, double figure);
 };
 
 // Runs a fleet, against a server process if there is one (0), and adds what both used.
@@ -47,19 +50,21 @@ void measure(Side& side, pid_t server, int clients, const Worker& worker, const 
 // Fills the figures of a row from both sides. `less_is_better`: a time rather than a rate.
 void compare(Row& row, const Side& ours, const Side& theirs, bool less_is_better);
 
-double anonymous_bytes(pid_t pid);  // resident, of a process
-
 // Is the row asked for?
 bool wanted(const BenchOptions& options, const std::string& id);
 
-// Measures a row if it is asked for, and says so meanwhile.
+// Measures a row if it is asked for, and says so meanwhile. One that fails is left out, and the
+// others go on.
 void add_row(const BenchOptions& options, Report& report, const std::string& id,
              const std::function<Row()>& measured);
+// The same for rows that come from one measurement; those that were not asked for are dropped.
+void add_rows(const BenchOptions& options, Report& report, const std::vector<std::string>& ids,
+              const std::function<std::vector<Row>()>& measured);
 
 void remove_scratch(const std::string& folder);
 
 // Makes a scratch folder, runs the suite in it, prints its report, and leaves nothing behind.
 using Suite = std::function<void(const BenchOptions&, const std::string& scratch, Report&)>;
-Result<void> run_suite(const std::string& name, const BenchOptions& options, const Suite& suite);
+Result<void> run_suite(const std::string& name, BenchOptions options, const Suite& suite);
 
 }  // namespace forebay::bench

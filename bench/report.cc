@@ -8,16 +8,58 @@
 
 namespace forebay::bench {
 
+namespace {
+
+// Six digits are more than any of these figures is worth.
+Json number(double value) {
+  return std::stod(fmt::format("{:.6g}", value));
+}
+
+Json number(const std::optional<double>& value) {
+  return value ? number(*value) : Json();
+}
+
+Json json_of(const Row& row) {
+  return Json::Object{{"id", row.id},
+                      {"what", row.what},
+                      {"ours", number(row.ours)},
+                      {"against", row.against},
+                      {"theirs", number(row.theirs)},
+                      {"ratio", number(row.ratio)},
+                      {"at_least", number(row.at_least)},
+                      {"cpu_ratio", number(row.cpu_ratio)},
+                      {"cpu_at_most", number(row.cpu_at_most)},
+                      {"cpu", number(row.cpu)},
+                      {"their_cpu", number(row.their_cpu)},
+                      {"cpu_unit", row.cpu_unit},
+                      {"unit", row.unit},
+                      {"verified", row.verified},
+                      {"state", row.state},
+                      {"note", row.note},
+                      {"details", row.details}};
+}
+
+Json json_of(const Series& series) {
+  Json::Array points;
+  for (const auto& [x, y] : series.points) points.push_back(Json::Array{x, number(y)});
+  return Json::Object{{"figure", series.figure}, {"title", series.title}, {"line", series.line},
+                      {"x", series.x},           {"y", series.y},         {"state", series.state},
+                      {"points", points}};
+}
+
+}  // namespace
+
 std::string Report::json() const {
-  std::string rows_text;
-  for (const Row& row : rows) {
-    rows_text += fmt::format(
-        R"({}    {{"id": "{}", "ours": {:.6g}, "against": "{}", "theirs": {:.6g}, "ratio": {:.4g}, "cpu_ratio": {}, "unit": "{}", "verified": {}}})",
-        rows_text.empty() ? "" : ",\n", row.id, row.ours, row.against, row.theirs, row.ratio,
-        row.cpu_ratio ? fmt::format("{:.4g}", *row.cpu_ratio) : "null", row.unit, row.verified);
-  }
-  return fmt::format("{{\n  \"bench\": \"{}\",\n  \"mode\": \"{}\",\n  \"rows\": [\n{}\n  ]\n}}\n",
-                     name, mode, rows_text);
+  Json::Array all_rows, all_series, all_left_out;
+  for (const Row& row : rows) all_rows.push_back(json_of(row));
+  for (const Series& one : series) all_series.push_back(json_of(one));
+  for (const std::string& one : left_out) all_left_out.push_back(one);
+  const Json whole = Json::Object{{"bench", name},
+                                  {"mode", mode},
+                                  {"rows", all_rows},
+                                  {"left_out", all_left_out},
+                                  {"series", all_series}};
+  return whole.dump(2) + "\n";
 }
 
 namespace {
@@ -38,19 +80,22 @@ std::string verdict(const Row& row) {
 
 std::string Report::table() const {
   std::string out =
-      fmt::format("{}: {}\n\n{:<20} {:>10} {:>10} {:<8} {:>7} {:>7} {:>7} {:>7}\n", name, mode,
+      fmt::format("{}: {}\n\n{:<24} {:>10} {:>10} {:<8} {:>7} {:>7} {:>7} {:>7}\n", name, mode,
                   "id", "ours", "theirs", "unit", "ratio", "floor", "cpu", "most");
   for (const Row& row : rows) {
     out +=
-        fmt::format("{:<20} {:>10} {:>10} {:<8} {:>7.2f} {:>7.2f} {:>7} {:>7}  {}\n", row.id,
+        fmt::format("{:<24} {:>10} {:>10} {:<8} {:>7.2f} {:>7.2f} {:>7} {:>7}  {}\n", row.id,
                     figure(row.ours), figure(row.theirs), row.unit, row.ratio, row.at_least,
                     row.cpu_ratio ? fmt::format("{:.2f}", *row.cpu_ratio) : "",
                     row.cpu_at_most ? fmt::format("{:.2f}", *row.cpu_at_most) : "", verdict(row));
   }
   out += "\nratio: how many times better ours is. cpu: our CPU over theirs, both ends together.\n";
   for (const Row& row : rows) {
-    out += fmt::format("{:<20} {}; against {}\n", row.id, row.what, row.against);
+    out += fmt::format("{:<24} {}; against {}{}{}\n", row.id, row.what, row.against,
+                       row.state.empty() ? "" : "; " + row.state,
+                       row.note.empty() ? "" : "; " + row.note);
   }
+  for (const std::string& one : left_out) out += fmt::format("left out: {}\n", one);
   return out;
 }
 

@@ -791,5 +791,40 @@ class Demo(Case):
         self.assertEqual(self.left(), [])
 
 
+class Bench(Case):
+    def left(self):
+        return [n for n in os.listdir(self.temp) if n.startswith("forebay-bench-")]
+
+    def test_rows_are_verified_and_nothing_is_left(self):
+        rows = ["stream-write", "stream-write-alloc", "stream-read", "stream-tcp", "small-8", "memory"]
+        saved = self.path("saved.json")
+        out = self.good("bench", "forward", "--quick", "--json", "--dir", self.temp, "--save", saved,
+                        "--only", ",".join(rows))
+        report = json.loads(out)
+        self.assertEqual([row["id"] for row in report["rows"]], rows)
+        for row in report["rows"]:
+            self.assertTrue(row["verified"], row)
+            self.assertGreater(row["ours"], 0, row)
+        with open(saved) as f:
+            self.assertEqual(json.load(f), report)
+        self.assertEqual(self.left(), [])
+
+    def test_a_row_that_there_is_not(self):
+        self.bad(1, "there is no row small-9", "bench", "forward", "--only", "small-9",
+                 "--dir", self.temp)
+
+    def test_interrupted_it_cleans_up(self):
+        process = subprocess.Popen([FOREBAY, "bench", "forward", "--dir", self.temp, "--only", "small-8",
+                                    "--seconds", "50"], env=self.env, start_new_session=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.running.append(process)
+        where = lambda: self.left() and os.path.join(self.temp, self.left()[0], "small-8/export/load.shared")
+        wait_for("work", lambda: where() and os.path.exists(where()))
+        process.terminate()
+        process.communicate(timeout=SOON)
+        self.assertEqual(process.returncode, 143)
+        self.assertEqual(self.left(), [])
+
+
 if __name__ == "__main__":
     unittest.main()
