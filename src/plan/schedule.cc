@@ -25,7 +25,6 @@ Schedule::Queue& Schedule::queue(QueueId id, bool write) {
   if (!q.merger) q.merger = Merger::make(options_.merger);
   if (idle(id) && q.write != write) {  // a number that is used anew
     q.write = write;
-    q.sweep = Offset(0);
     q.per_batch = 1;
   }
   FOREBAY_ASSERT(q.write == write);
@@ -116,8 +115,7 @@ bool Schedule::from_line(Batch& out) {
       continue;
     }
     if (left_ == 0) left_ = options_.quantum;
-    q.merger->take(q.sweep, options_.limits, run_);
-    q.sweep = run_.back().offset + Length(1);
+    q.merger->take(Offset(0), options_.limits, run_);
     left_ -= std::min(left_, static_cast<unsigned>(run_.size()));
     issue(id, out);
     if (left_ == 0) {

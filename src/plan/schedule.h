@@ -6,9 +6,9 @@
 //  - hbrr: handle-based round robin. Requests wait in a queue per handle, reads and writes apart.
 //    The queues that may issue stand in line (the paper's Q); the first issues up to a quantum of
 //    requests and goes to the end of the line; what it leaves of its quantum because it has no more
-//    spills over to the next. Within a queue batches go upward through the file from where the last
-//    one ended, then again from the lowest offset; a batch is a run of touching requests
-//    (merger.h), of whichever clients, and of those below that came late.
+//    spills over to the next. Within a queue the lowest offset goes first; a batch is a run of
+//    touching requests (merger.h), of whichever clients. So clients that write in strides and have
+//    drifted apart come together again: those behind are served until all are at the same place.
 //
 // Where hbrr differs from the paper's:
 //  - there is no scheduling interval: nothing waits for a timer. Requests gather while the Store is
@@ -16,7 +16,7 @@
 //  - it is fair to clients as well as to handles. After kBatchesPerClientTurn batches, or a
 //  quantum,
 //    one client in turn has the batch around its oldest request issued. So neither a client that
-//    floods one handle or many, nor the sweep through a file that never turns back, holds up
+//    floods one handle or many, nor the one that is always lowest, holds up
 //    another: with C clients waiting, the oldest request of each goes out within
 //    C * (kBatchesPerClientTurn + 1) batches of those that may be issued at all.
 //  - conflicting requests are never both here: whoever uses it reserves extents before
@@ -134,7 +134,6 @@ class Schedule {
     unsigned in_service = 0;
     uint64_t bytes = 0;    // waiting
     uint64_t arrived = 0;  // waiting in the order of arrival
-    Offset sweep;          // where the next batch begins
     double per_batch = 1;  // requests, of late
   };
 

@@ -46,13 +46,13 @@ TEST(Schedule, FifoKeepsTheOrderAndMergesNothing) {
   EXPECT_EQ(next(s), Ids{});
 }
 
-TEST(Schedule, HbrrMergesAndSweepsUpward) {
+TEST(Schedule, HbrrMergesAndTakesTheLowestFirst) {
   Schedule s(free_running());
   for (uint64_t i : {5, 3, 4, 9}) s.add(at(i, i * 10));
   EXPECT_EQ(next(s), (Ids{3, 4, 5}));
   s.add(at(1, 10));
-  EXPECT_EQ(next(s), Ids{9});
   EXPECT_EQ(next(s), Ids{1});
+  EXPECT_EQ(next(s), Ids{9});
 }
 
 TEST(Schedule, HandlesTakeTurnsByQuantumWhichSpillsOver) {
@@ -263,9 +263,9 @@ constexpr unsigned kTurn = Schedule::kBatchesPerClientTurn + 1;
 
 TEST(Schedule, AFloodOfOneHandleStarvesNobody) {
   Schedule s(free_running());
-  uint64_t offset = 1000;
-  const unsigned waited = batches_until_served(s, at(1, 0, 10, 0, 7), [&](uint64_t id) {
-    s.add(at(id, offset += 20, 10, 0, 8));  // ever upward, so that the sweep never comes back
+  uint64_t offset = 1'000'000'000;
+  const unsigned waited = batches_until_served(s, at(1, 2 * offset, 10, 0, 7), [&](uint64_t id) {
+    s.add(at(id, offset -= 20, 10, 0, 8));  // always lower than what waits
   });
   EXPECT_LE(waited, 2 * kTurn);
 }
@@ -291,9 +291,9 @@ TEST(Schedule, OneSpotWrittenAgainAndAgainStarvesNobody) {
 
 TEST(Schedule, ManyHostileClientsCostTheirNumber) {
   Schedule s(free_running());
-  uint64_t offset = 1000;
-  const unsigned waited = batches_until_served(s, at(1, 0, 10, 0, 7), [&](uint64_t id) {
-    s.add(at(id, offset += 20, 10, 0, 100 + id % 30));
+  uint64_t offset = 1'000'000'000;
+  const unsigned waited = batches_until_served(s, at(1, 2 * offset, 10, 0, 7), [&](uint64_t id) {
+    s.add(at(id, offset -= 20, 10, 0, 100 + id % 30));
   });
   EXPECT_LE(waited, 31 * kTurn);
 }

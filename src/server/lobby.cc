@@ -182,7 +182,9 @@ Result<uint64_t> Lobby::make_session(const Peer& peer, const wire::Hello& hello,
   Record record;
   record.caller = with_job(peer.caller, hello.job);
   record.key = random_bytes(kKeyBytes);
-  record.eager = static_cast<uint32_t>(std::min<uint64_t>(options_->eager_session, eager_left_));
+  // A part of what is left, so that however many come, none has to go without.
+  record.eager = static_cast<uint32_t>(
+      std::min<uint64_t>(options_->eager_session, eager_left_ / options_->eager_shares));
   eager_left_ -= record.eager;
   record.info = std::make_shared<SessionInfo>();
   record.info->id = id;

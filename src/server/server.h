@@ -76,7 +76,8 @@ struct ServerOptions {
   uint16_t slots = 64;               // requests in flight of one session
   unsigned sessions = 4096;          // at most
   unsigned sessions_per_user = 0;    // at most, if several users are served; 0: no limit
-  uint64_t eager_total = 16_MiB;     // all sessions together; later sessions get what is left
+  uint64_t eager_total = 16_MiB;     // all sessions together
+  uint32_t eager_shares = 256;       // a session gets this part of what is left
   uint32_t eager_session = 256_KiB;  // of one session
   uint32_t eager_max = 32_KiB;       // of one request
   Duration handshake = std::chrono::seconds(10);
