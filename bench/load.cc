@@ -10,7 +10,6 @@
 
 #include "bench/doors.h"
 #include "bench/measure.h"
-#include "core/assert.h"
 
 namespace forebay::bench {
 
@@ -156,6 +155,7 @@ class Client {
     for (uint64_t i = 0; i < few; ++i) {
       const uint64_t at = load_.place(number_, i * n / few);
       stamp(words_of(expected), at, salt_);
+      memset(buffers_[0].data(), 0, buffers_[0].size());
       door_.read(at, buffers_[0]);
       if (memcmp(buffers_[0].data(), expected.data(), expected.size()) != 0) return false;
     }
@@ -165,6 +165,11 @@ class Client {
  private:
   uint64_t next_place() { return load_.place(number_, issued_++ % load_.requests_of_client()); }
 
+  // What was read before must not pass for what is to be read.
+  void ready(std::span<std::byte> buffer, uint64_t at) const {
+    stamp(words_of(buffer), load_.write ? at : ~at, salt_);
+  }
+
   bool over() const {
     return since(begin_) >= seconds_ || (load_.fresh && issued_ >= load_.requests_of_client());
   }
@@ -173,13 +178,9 @@ class Client {
     const std::span<std::byte> buffer = buffers_[0];
     do {
       const uint64_t at = next_place();
-      if (load_.write) {
-        stamp(words_of(buffer), at, salt_);
-        door_.write(at, buffer);
-      } else {
-        door_.read(at, buffer);
-        wrong_ = wrong_ || !stamped(words_of(buffer), at, salt_);
-      }
+      ready(buffer, at);
+      load_.write ? door_.write(at, buffer) : door_.read(at, buffer);
+      if (!stamped(words_of(buffer), at, salt_)) wrong_ = true;
       ++done_;
     } while (!over());
   }
@@ -192,7 +193,7 @@ class Client {
 
   void next(std::span<std::byte> buffer) {
     const uint64_t at = next_place();
-    if (load_.write) stamp(words_of(buffer), at, salt_);
+    ready(buffer, at);
     door_.submit(load_.write, at, buffer, [this, at, buffer](bool good) {
       if (!good || !stamped(words_of(buffer), at, salt_)) wrong_ = true;
       ++done_;

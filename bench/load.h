@@ -27,7 +27,8 @@
 
 namespace forebay::bench {
 
-// How a client reaches its file. Throws what goes wrong. One thread.
+// How a client reaches its file. Throws what goes wrong. One thread, but submit() may complete on
+// another, from which the next one may be submitted.
 class Door {
  public:
   virtual ~Door() = default;
