@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
       "  forebay ls -l /run7\n"
       "  forebay stop\n\n"
       "Paths are those of the export: /a/b and a/b are the same.\n"
-      "Exit codes: 0 done, 1 it failed, 2 wrong command line or configuration, 3 no server.");
+      "Exit codes: 0 done, 1 it failed, 2 wrong command line or configuration, 3 no server, or it "
+      "does not take you.");
   return cli.run(argc, argv);
 }

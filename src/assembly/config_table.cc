@@ -137,7 +137,8 @@ std::vector<Key> describe(ClientConfig& c) {
       {"alloc_memory",
        &c.alloc_memory,
        "memory that a program can get from `fb_alloc`, which a server on its node reaches "
-       "without a copy; pages count when they are used; beyond it, and without `shared_memory`, `fb_alloc` "
+       "without a copy; pages count when they are used; beyond it, and without `shared_memory`, "
+       "`fb_alloc` "
        "gives ordinary memory",
        {},
        0,

@@ -9,7 +9,7 @@
 #include "store/fault.h"
 #include "store/memory.h"
 
-namespace forebay::server {
+namespace forebay::server::behind_store_tests {
 namespace {
 
 using namespace std::chrono_literals;
@@ -606,4 +606,4 @@ TEST_F(Behind, AgreesWithAString) {
 }
 
 }  // namespace
-}  // namespace forebay::server
+}  // namespace forebay::server::behind_store_tests

@@ -43,7 +43,7 @@ class LentFlight final : public Flight {
   std::optional<ExtentCursor> cursor_;
   std::vector<Part> parts_;
   std::optional<Error> error_;
-  uint64_t verifier_ = 0;  // not 0: some of it is acknowledged only
+  uint64_t verifier_ = 0;                                // not 0: some of it is acknowledged only
   uint64_t end_ = std::numeric_limits<uint64_t>::max();  // first byte of the stream not moved
   bool advancing_ = false, again_ = false;
 };

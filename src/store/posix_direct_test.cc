@@ -18,14 +18,14 @@
 namespace forebay {
 namespace {
 
-enum class Way { ring, threads };
+enum class Engine { ring, threads };
 
-class PosixDirect : public testing::TestWithParam<Way> {
+class PosixDirect : public testing::TestWithParam<Engine> {
  protected:
   static PosixOptions options() {
     PosixOptions o;
     o.direct = true;
-    o.force_no_ring = GetParam() == Way::threads;
+    o.force_no_ring = GetParam() == Engine::threads;
     return o;
   }
   void SetUp() override {
@@ -35,7 +35,7 @@ class PosixDirect : public testing::TestWithParam<Way> {
     ASSERT_TRUE(rig_.write(file_.handle, file_.right, 0, "x"));
     ASSERT_TRUE(rig_.read(file_.handle, file_.right, 0, 1));
     ASSERT_TRUE(rig_.call({.op = Op::resize, .handle = file_.handle}));
-    if (GetParam() == Way::ring && !rig_.store->uses_ring())
+    if (GetParam() == Engine::ring && !rig_.store->uses_ring())
       GTEST_SKIP() << "no io_uring here, or not a local file system";
   }
 
@@ -52,9 +52,9 @@ class PosixDirect : public testing::TestWithParam<Way> {
   Reply file_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Ways, PosixDirect, testing::Values(Way::ring, Way::threads),
+INSTANTIATE_TEST_SUITE_P(Ways, PosixDirect, testing::Values(Engine::ring, Engine::threads),
                          [](const auto& way) {
-                           return way.param == Way::ring ? "ring" : "threads";
+                           return way.param == Engine::ring ? "ring" : "threads";
                          });
 
 // Page-aligned memory, to be used at any offset.
@@ -127,7 +127,7 @@ TEST_P(PosixDirect, RandomReadsAndWritesAgainstAnOracle) {
   ASSERT_EQ(content.size(), oracle.size());
   EXPECT_EQ(std::memcmp(content.data(), oracle.data(), oracle.size()), 0);
   EXPECT_GT(counted("posix.direct_edges"), 0u);
-  EXPECT_EQ(counted("posix.requests_ring") > 0, GetParam() == Way::ring);
+  EXPECT_EQ(counted("posix.requests_ring") > 0, GetParam() == Engine::ring);
 }
 
 TEST_P(PosixDirect, RandomListsAgainstAnOracle) {
@@ -316,7 +316,7 @@ TEST_P(PosixDirect, PreparedMemory) {
     place = at;
     const std::span all(static_cast<std::byte*>(at), kSize);
     const auto prepared = rig_.store->prepare(all, kPiece);
-    EXPECT_EQ(prepared != nullptr, GetParam() == Way::ring);
+    EXPECT_EQ(prepared != nullptr, GetParam() == Engine::ring);
     for (uint64_t i = 0; i < kSize; i += kPiece / 2) {
       const auto bytes = all.subspan(i % (kSize - kPiece), kPiece);  // some cross two pieces
       std::ranges::fill(bytes, static_cast<std::byte>('a' + life + static_cast<int>(i % 7)));

@@ -15,7 +15,7 @@
 #include "core/testing.h"
 #include "world.h"
 
-namespace forebay::sim {
+namespace forebay::sim::behind_tests {
 namespace {
 
 using namespace std::chrono_literals;
@@ -263,4 +263,4 @@ TEST(WriteBehind, Everything) {
 }
 
 }  // namespace
-}  // namespace forebay::sim
+}  // namespace forebay::sim::behind_tests
