@@ -19,7 +19,8 @@ bool small_write(const Request& r) {
 // How many flights, from the front of the queue, make one joint.
 size_t Session::joinable() const {
   const Flight& first = *queue_.front();
-  if (first.alone || first.parts || !small_write(first.message.request)) return 1;
+  if (first.alone || first.cancelled || first.parts || !small_write(first.message.request))
+    return 1;
   uint64_t bytes = first.message.request.file.total().value;
   size_t blocks = first.message.request.file.blocks().size();
   size_t n = 1;
@@ -34,14 +35,15 @@ size_t Session::joinable() const {
     const auto overlaps = [&](const FlightRef& f) {
       return may_overlap(f->message.request.file, r.file);
     };
-    if (std::any_of(queue_.begin(), queue_.begin() + static_cast<ptrdiff_t>(n), overlaps)) break;
+    // Who would have to wait for the joint waits longer than for one request alone.
+    if (std::any_of(queue_.begin(), queue_.begin() + static_cast<ptrdiff_t>(n), overlaps)) return 1;
   }
   return n;
 }
 
 bool Session::joins(const Flight& first, const Flight& next) const {
   const Request &a = first.message.request, &b = next.message.request;
-  return !next.alone && !next.parts && small_write(b) && a.flags == b.flags &&
+  return !next.alone && !next.cancelled && !next.parts && small_write(b) && a.flags == b.flags &&
          a.handle == b.handle && a.right == b.right &&
          (first.caller == next.caller || first.caller->same_identity(*next.caller));
 }
@@ -81,6 +83,7 @@ Session::FlightRef Session::join(size_t count) {
   request.memory = {nullptr, std::move(*memory_side)};
   auto joint = std::make_unique<Flight>(std::move(request), Completion());
   joint->alone = true;
+  for (const FlightRef& member : members) joint->sent_before |= member->sent_before;
   joint->members = std::move(members);
   return joint;
 }
@@ -90,6 +93,7 @@ void Session::part_joint(FlightRef joint) {
   for (auto member = joint->members.rbegin(); member != joint->members.rend(); ++member) {
     (*member)->alone = true;
     (*member)->sent_before = true;
+    (*member)->lent = joint->lent;
     queue_.push_front(std::move(*member));
   }
 }

@@ -94,6 +94,44 @@ TEST_F(JointTest, AfterAFailureEachHasItsOwnResult) {
   EXPECT_TRUE(order[2]->ok());
 }
 
+// What the server reports once about earlier writes must not be taken for the joint's own failure.
+TEST_F(JointTest, ALossOfEarlierWritesIsPassedOn) {
+  connect();
+  write(1000, "behind");
+  Reply acknowledged = counted(6);
+  acknowledged.verifier = 5;
+  server.reply(server.take_request().id, std::move(acknowledged));
+  server.welcome.resumed = true;
+  server.cut();  // so that the next two wait at the same time
+  write(0, "first");
+  write(100, "second");
+  const auto joint = server.take_request();
+  EXPECT_EQ(joint.request.file.blocks().size(), 2u);
+  server.reply(joint.id, Error(EIO, "lost"));
+  server.settle();
+  EXPECT_TRUE(server.frames.empty());
+  EXPECT_EQ(order[1]->code(), EIO);
+  EXPECT_EQ(order[2]->code(), EIO);
+}
+
+TEST_F(JointTest, ACancelledMemberIsGivenUpWhenItHasToGoAlone) {
+  connect();
+  std::stop_source stop;
+  write(0, "first");
+  std::string bytes = "second";
+  Request cancelled = data(Op::write, 100, bytes);
+  cancelled.stop = stop.get_token();
+  submit(std::move(cancelled));
+  const auto joint = server.take_request();
+  stop.request_stop();
+  server.settle();
+  server.reply(joint.id, Error(ENOSPC));
+  const auto first = server.take_request();
+  server.take_request();
+  EXPECT_EQ(server.take().header.type, wire::FrameType::cancel);
+  server.reply(first.id, counted(5));
+}
+
 TEST_F(JointTest, AfterAResumeItIsTheSameRequest) {
   connect();
   write(0, "first");

@@ -20,6 +20,11 @@ constexpr uint64_t up(uint64_t n) {
   return down(n + kPage - 1);
 }
 
+void complain() {
+  log::warn("memory from fb_alloc that a failed request used may still change: {}",
+            Error(errno).message());
+}
+
 ExtentSet one(uint64_t offset, uint64_t length) {
   return {{Offset(offset), Length(length)}};
 }
@@ -60,6 +65,9 @@ bool LentMemory::release(std::byte* memory) {
     if (::madvise(at, e.length.value, MADV_REMOVE) != 0) std::memset(at, 0, e.length.value);
     free_ = unite(free_, ExtentSet{e});
   }
+  for (const Extent& e : intersect(one(offset, found->second), detached_)) {
+    ::madvise(pages_->bytes().data() + e.offset.value, e.length.value, MADV_DONTNEED);
+  }
   given_.erase(found);
   return true;
 }
@@ -90,15 +98,17 @@ void LentMemory::detach(const Memory& memory) {
   const auto place = static_cast<uint64_t>(memory.at(memory.shape.bounds().offset) - base);
   const uint64_t begin = down(place), length = up(place + memory.shape.total().value) - begin;
   std::lock_guard lock(mutex_);
-  std::vector<std::byte> bytes(base + begin, base + begin + length);
-  void* const fresh = ::mmap(base + begin, length, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-  if (fresh == MAP_FAILED) {
-    log::warn("memory from fb_alloc that a failed request used may still change: {}",
-              Error(errno).message());
+  void* const fresh =
+      ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (fresh == MAP_FAILED) return complain();
+  std::memcpy(fresh, base + begin, length);
+  // At once, so that a thread that reads it meanwhile sees no other bytes.
+  const int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+  if (::mremap(fresh, length, length, flags, base + begin) == MAP_FAILED) {
+    complain();
+    ::munmap(fresh, length);
     return;
   }
-  std::memcpy(base + begin, bytes.data(), length);
   detached_ = unite(detached_, one(begin, length));
 }
 

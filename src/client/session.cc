@@ -131,7 +131,14 @@ void Session::finish(uint16_t slot) {
   joints_ -= !flight->members.empty();
   if (flight->message.eager) eager_left_ += flight->total;
   if (flight->parts) in_parts_ = false;
-  if (!flight->members.empty() && !*flight->result) {
+  const Result<Reply>& result = *flight->result;
+  // After any other error the server has answered when it was done with the memory.
+  if (!result && result.error().code() != ETIMEDOUT && !result.error().is_outcome_unknown()) {
+    flight->lent = false;
+  }
+  // What the server reports of earlier writes, once, is not the joint's own failure: it is passed
+  // on.
+  if (!flight->members.empty() && !result && !uncommitted_.knows(flight->message.request.handle)) {
     part_joint(std::move(flight));
   } else if (goes_on(*flight)) {
     flight->result.reset();
@@ -166,6 +173,7 @@ void Session::complete(FlightRef flight, Result<Reply>&& result) {
     for (FlightRef& member : std::exchange(flight->members, {})) {
       Result<Reply> own = result;
       if (own) own->count = member->message.request.file.total().value;
+      member->lent = flight->lent;
       complete(std::move(member), std::move(own));
     }
     return;
@@ -190,6 +198,11 @@ void Session::cancel(uint64_t number) {
     if (flight->may_have_begun()) why = std::move(why).with_unknown_outcome();
     if (flight->parts) why = std::move(why).with_done(flight->parts->done());
     return complete(std::move(flight), std::move(why));
+  }
+  // One that travels with others is given up if it has to be sent alone after all.
+  for (const Slot& s : slots_) {
+    if (!s.flight) continue;
+    for (const FlightRef& member : s.flight->members) member->cancelled |= is(member);
   }
   const auto slot =
       std::find_if(slots_.begin(), slots_.end(), [&](const Slot& s) { return is(s.flight); });

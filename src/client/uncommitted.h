@@ -19,6 +19,7 @@ namespace forebay {
 class Uncommitted {
  public:
   bool empty() const { return files_.empty(); }
+  bool knows(const Handle& file) const { return files_.contains(file.bytes); }
 
   void acknowledged(const Handle& file, uint64_t verifier);
 

@@ -6,6 +6,13 @@
 
 namespace forebay::server {
 
+namespace {
+
+// Parts that one task of the loop may issue: on a Store that works inline each takes its time.
+constexpr unsigned kPartsPerTask = 4;
+
+}  // namespace
+
 LentFlight::LentFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message,
                        std::shared_ptr<SharedPages> lent)
     : Flight(std::move(session), std::move(message)),
@@ -29,19 +36,40 @@ void LentFlight::advance() {
   advancing_ = true;
   while (std::exchange(again_, false) && !answered()) {
     for (unsigned i = 0; i < parts_.size(); ++i) {
+      if (issued_ >= kPartsPerTask) break;
       if (!parts_[i].busy && !error_ && !cursor_->done() && cursor_->position().value < end_) {
         issue(i);
       }
     }
   }
   advancing_ = false;
-  if (!answered() && busy() == 0) finish();
+  if (answered() || busy() != 0) return;
+  const bool more = !error_ && !cursor_->done() && cursor_->position().value < end_;
+  more ? advance_soon() : finish();
+}
+
+void LentFlight::advance_soon() {
+  loop().post([self = self<LentFlight>()] {
+    self->issued_ = 0;
+    if (!self->answered()) self->advance();
+  });
+}
+
+// Of a write, what is known to be in the Store.
+uint64_t LentFlight::written() const {
+  if (op != Op::write || !cursor_) return 0;
+  uint64_t done = std::min(end_, cursor_->position().value);
+  for (const Part& part : parts_) {
+    if (part.busy) done = std::min(done, part.position);
+  }
+  return done;
 }
 
 void LentFlight::issue(unsigned call) {
   Part& part = parts_[call];
   part.position = cursor_->position().value;
   part.busy = true;
+  ++issued_;
   Request request;
   request.file = cursor_->take_list(Length(session_->chunk()), kMaxPieces);
   part.length = request.file.total().value;
@@ -66,12 +94,15 @@ void LentFlight::done(unsigned call) {
   const uint64_t moved = result ? result->count : result.error().done();
   if (moved < part.length) end_ = std::min(end_, part.position + moved);
   if (!result && !error_) error_ = result.error();
+  if (result && op == Op::write && moved < part.length && !error_) {
+    error_ = Error(EIO, "the store wrote less than it was given");
+  }
   if (result && result->verifier != 0) verifier_ = result->verifier;
   advance();
 }
 
 void LentFlight::finish() {
-  if (error_) return answer(std::move(*error_).with_done(op == Op::write ? written() : 0));
+  if (error_) return answer(std::move(*error_).with_done(written()));
   Reply reply;
   reply.count = std::min(end_, total_);
   reply.verifier = verifier_;

@@ -32,10 +32,11 @@ class LentFlight final : public Flight {
   void keep(unsigned call, Result<Reply>&& result) override;
   void done(unsigned call) override;
   void fail(Error error) override;
-  uint64_t written() const override { return std::min(end_, total_); }
+  uint64_t written() const override;
 
   void advance();
   void issue(unsigned call);
+  void advance_soon();
   void finish();
 
   const std::shared_ptr<SharedPages> lent_;
@@ -45,6 +46,7 @@ class LentFlight final : public Flight {
   std::optional<Error> error_;
   uint64_t verifier_ = 0;                                // not 0: some of it is acknowledged only
   uint64_t end_ = std::numeric_limits<uint64_t>::max();  // first byte of the stream not moved
+  unsigned issued_ = 0;                                  // parts, in this task of the loop
   bool advancing_ = false, again_ = false;
 };
 

@@ -268,13 +268,19 @@ class RawClient final : public ConnectionHandler {
 // A server with one export, "main", on a MemoryStore under a FaultStore.
 class SimServer {
  public:
-  explicit SimServer(uint64_t seed, ServerOptions options = {}, ExportOptions exported = small(),
-                     SimOptions network = {})
+  explicit SimServer(uint64_t seed, ServerOptions options = generous(),
+                     ExportOptions exported = small(), SimOptions network = {})
       : seed_(seed), loop(seed), net(loop, seed + 1, network), options_(std::move(options)) {
     start(std::move(exported));
   }
   ~SimServer() { crash(); }
 
+  // Raw clients do not count their eager bytes.
+  static ServerOptions generous() {
+    ServerOptions o;
+    o.eager_shares = 1;
+    return o;
+  }
   static ExportOptions small() {
     ExportOptions o;
     o.name = "main";

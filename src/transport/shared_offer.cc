@@ -70,7 +70,12 @@ Result<Received> receive_with(int socket, void* bytes, size_t size) {
       if (count < received.size()) received[count++] = std::move(held);
     }
   }
-  if (static_cast<size_t>(n) != size) return Error(EPROTO, "shared memory: half a message");
+  if (static_cast<size_t>(n) != size) {
+    for (Fd& fd : received) {
+      if (fd) close_elsewhere(std::move(fd));
+    }
+    return Error(EPROTO, "shared memory: half a message");
+  }
   return received;
 }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -24,6 +25,11 @@ Error failed(const char* what) {
 Result<std::shared_ptr<SharedPages>> SharedPages::create(uint64_t bytes) {
   Fd memory(::memfd_create("forebay", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) return failed("memfd_create");
+  // The kernel would end a process that may not make files of this size.
+  rlimit most{};
+  if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < bytes) {
+    return Error(EFBIG, "shared memory: larger than a file of this process may be (ulimit -f)");
+  }
   if (::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0) return failed("ftruncate");
   if (::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0) return failed("sealing");
   return map(std::move(memory), bytes);
