@@ -148,9 +148,9 @@ int fb_close(fb_file* file);
 //   direct        on, off: does data of this file go around the server's page cache? To fb_open
 //                 only (ENOTSUP here); for all who have the file open, until the last closes it.
 //   write_behind  on, off: may writes be acknowledged before they are in the file system, until the
-//                 next fb_fsync or fb_close? Without the hint only if the export is configured so; on
-//                 has no effect if the export does not allow it. An error of such a
-//                 write is reported once, by a later call on the file or by fb_fsync or fb_close.
+//                 next fb_fsync or fb_close? Without the hint only if the export is configured so;
+//                 on has no effect if the export does not allow it. An error of such a write is
+//                 reported once, by a later call on the file or by fb_fsync or fb_close.
 int fb_set_hint(fb_file* file, const char* key, const char* value);
 
 int fb_fstat(fb_file* file, fb_attr* attr);

@@ -198,7 +198,7 @@ void EpollLoop::Impl::yield() {
   if (!spin.due(begin)) return;
   ::sched_yield();
   const Time end = clock.now();
-  if (end - begin >= Spin::kSlice) spin.end(false, end);
+  if (end - begin >= Spin::kSlice) spin.lose(end - begin, end);
 }
 
 // True if there was something to do. Whoever is called may add and forget others.

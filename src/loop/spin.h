@@ -8,7 +8,8 @@
 //
 // It has failed if nothing came before the waiter had spent what a sleep and a wake-up cost, or if
 // somebody who computes took the core for a whole slice: one that is woken from sleep need not wait
-// for that. After a failure it is not tried for a while, which doubles with each failure on end.
+// for that. After a failure it is not tried for a while: long enough that all failures together
+// cost a small part of the time.
 //
 // Pure: the waiting itself and the clock are the caller's. One thread at a time.
 #pragma once
@@ -25,8 +26,7 @@ class Spin {
   static constexpr Duration kBudget = std::chrono::microseconds(50);  // of the waiter's own time
   static constexpr Duration kLook = std::chrono::microseconds(2);     // the most that a look takes
   static constexpr Duration kSlice = std::chrono::microseconds(700);  // of one who computes
-  static constexpr Duration kFirstPause = std::chrono::milliseconds(1);
-  static constexpr Duration kLastPause = std::chrono::milliseconds(32);
+  static constexpr int kRarity = 64;  // a failure may cost one part in so many
 
   // Is a wait that begins now to be begun awake? If so, begin() it, and end() says how it ended.
   bool due(Time now) const { return now >= next_; }
@@ -42,17 +42,15 @@ class Spin {
     return spent_ < kBudget && step < kSlice && now - started_ < kLongest;
   }
   void end(bool came, Time now) {
-    if (came && now - last_ < kSlice) {
-      pause_ = Duration::zero();
-      return;
-    }
-    pause_ = std::clamp(pause_ * 2, kFirstPause, kLastPause);
-    next_ = now + pause_;
+    if (came && now - last_ < kSlice) return;
+    lose(now - started_, now);
   }
+  // So much was lost by giving the core away.
+  void lose(Duration cost, Time now) { next_ = now + kRarity * cost; }
 
  private:
   Time next_{}, started_{}, last_{};
-  Duration spent_{0}, pause_{0};
+  Duration spent_{0};
 };
 
 }  // namespace forebay

@@ -107,7 +107,9 @@ TEST_F(CapiAlloc, WhatTheServerStillHoldsDoesNotChangeTheProgramsMemory) {
   const int64_t got = fb_wait(&request);
   std::memset(memory_, 'n', 8192);
   releases.join();
-  if (got < 0) EXPECT_EQ(errno, ECANCELED);
+  if (got < 0) {
+    EXPECT_EQ(errno, ECANCELED);
+  }
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(std::string(memory_, 8192), std::string(8192, 'n'));
   EXPECT_OK(fb_close(file));
