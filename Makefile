@@ -26,7 +26,9 @@ build: deps-build
 	@tools/configure release
 	@cmake --build --preset release
 
-demo: build
+demo: deps-build
+	@tools/configure release
+	@cmake --build --preset release --target forebay forebayd
 	@tools/demo
 
 test: deps-test

@@ -107,11 +107,13 @@ TEST_F(JointTest, ALossOfEarlierWritesIsPassedOn) {
   write(100, "second");
   const auto joint = server.take_request();
   EXPECT_EQ(joint.request.file.blocks().size(), 2u);
-  server.reply(joint.id, Error(EIO, "lost"));
+  server.reply(joint.id, Error(EIO, "lost").with_done(7));
   server.settle();
   EXPECT_TRUE(server.frames.empty());
   EXPECT_EQ(order[1]->code(), EIO);
+  EXPECT_EQ(order[1]->result->error().done(), 5u);
   EXPECT_EQ(order[2]->code(), EIO);
+  EXPECT_EQ(order[2]->result->error().done(), 2u);
 }
 
 TEST_F(JointTest, ACancelledMemberIsGivenUpWhenItHasToGoAlone) {

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <random>
 
@@ -74,6 +78,19 @@ TEST_F(LentMemoryTest, WhatIsDetachedKeepsItsBytesAndIsLentNoMore) {
   std::byte* const next = lent_->allocate(4 * kPage);
   ASSERT_TRUE(next);
   EXPECT_TRUE(next >= a + 2 * kPage || next + 4 * kPage <= a + kPage);
+}
+
+TEST_F(LentMemoryTest, AProcessThatMayNotMakeLargeFilesGoesWithout) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit most{1 << 20, 1 << 20};
+    ::setrlimit(RLIMIT_FSIZE, &most);
+    const auto lent = LentMemory::create(1_GiB);
+    ::_exit(!lent && lent.error().code() == EFBIG ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 // Against an oracle: what is given never overlaps, and keeps what was put into it.

@@ -170,9 +170,17 @@ bool Session::goes_on(Flight& flight) {
 
 void Session::complete(FlightRef flight, Result<Reply>&& result) {
   if (!flight->members.empty()) {
+    uint64_t start = 0;  // of the member in the joint's stream
     for (FlightRef& member : std::exchange(flight->members, {})) {
+      const uint64_t length = member->message.request.file.total().value;
       Result<Reply> own = result;
-      if (own) own->count = member->message.request.file.total().value;
+      if (own) {
+        own->count = length;
+      } else {
+        const uint64_t done = result.error().done();
+        own = Error(result.error()).with_done(std::min(done - std::min(done, start), length));
+      }
+      start += length;
       member->lent = flight->lent;
       complete(std::move(member), std::move(own));
     }

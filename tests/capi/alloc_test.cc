@@ -91,6 +91,23 @@ TEST_F(CapiAlloc, AnErrorCarriesItsCountAndTheMemoryStaysUsable) {
   EXPECT_OK(fb_close(file));
 }
 
+// Cancelled before it has begun, because another holds its range: nothing of it was written.
+TEST_F(CapiAlloc, WhatIsCancelledInTheQueueHasWrittenNothing) {
+  fb_file* file = open("/f");
+  hold(Op::write);
+  fb_request *first = nullptr, *second = nullptr;
+  ASSERT_OK(fb_ipwrite(file, memory_, 8192, 0, &first));
+  wait_until_held();
+  ASSERT_OK(fb_ipwrite(file, memory_ + 8192, 200'000, 0, &second));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ASSERT_OK(fb_cancel(second));
+  EXPECT_ERRNO(ECANCELED, static_cast<int>(fb_wait(&second)));
+  EXPECT_EQ(fb_error_done(), 0u);
+  release();
+  EXPECT_EQ(fb_wait(&first), 8192);
+  EXPECT_OK(fb_close(file));
+}
+
 // The back end does not answer, the program gives up and uses its memory for something else.
 TEST_F(CapiAlloc, WhatTheServerStillHoldsDoesNotChangeTheProgramsMemory) {
   fb_file* file = open("/f");
