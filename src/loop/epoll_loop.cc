@@ -35,6 +35,10 @@ constexpr unsigned kLivelyTurns = 256;
 constexpr unsigned kLooksPerYield = 4;
 constexpr unsigned kLooksPerFetch = 64;
 
+// In a turn that has lasted so long nobody is left asleep until it ends: what it does is work, a copy
+// or a file system's call, and whoever sleeps could do the next part of it meanwhile.
+constexpr Duration kLongTurn = std::chrono::microseconds(15);
+
 // Longer delays are cut to this, so that sums of times do not overflow.
 constexpr Duration kLongest = std::chrono::hours(24 * 365);
 
@@ -60,6 +64,7 @@ struct EpollLoop::Impl {
   uint64_t timers_made = 0;
   unsigned turns_without_look = 0;
   bool shares_core = false;
+  Time turn_began{};
   std::atomic<std::thread::id> runner{};
 
   struct Lively {
@@ -163,6 +168,7 @@ bool EpollLoop::Impl::look(Duration most) {
     waiting.store(false);
   }
   wake_due.store(false);
+  turn_began = clock.now();
   return deliver();
 }
 
@@ -309,6 +315,7 @@ bool EpollLoop::run_one(Duration most) {
   Impl& m = *impl_;
   FOREBAY_ASSERT(!on_loop(), "a task must not run its own loop");
   m.runner.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  m.turn_began = m.clock.now();
   const bool timers_ran = m.run_timers();
   const bool posted_ran = m.run_posted();
   const bool polled = m.poll_lively(true);
@@ -335,12 +342,17 @@ void EpollLoop::share_core() {
   impl_->shares_core = true;
 }
 
+void EpollLoop::expect() {
+  impl_->spin.expect();
+}
+
 void EpollLoop::poll(Poller& poller) {
   if (std::exchange(poller.lively_, true)) return;
   impl_->lively.push_back({&poller, 0});
 }
 
 void EpollLoop::tell_at_end(Poller& poller) {
+  if (impl_->clock.now() - impl_->turn_began >= kLongTurn) return poller.turn_ended();
   if (std::exchange(poller.due_, true)) return;
   impl_->told.push_back(&poller);
 }

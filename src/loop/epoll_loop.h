@@ -54,7 +54,7 @@ class EpollLoop final : public Loop {
    public:
     virtual bool poll() = 0;      // does what there is to do; false if there was nothing
     virtual bool rest() = 0;      // false: there is something to do, look again
-    virtual void turn_ended() {}  // if it asked for it
+    virtual void turn_ended() {}  // if it asked for it, or as good as ended
 
    protected:
     virtual ~Poller() = default;
@@ -67,8 +67,11 @@ class EpollLoop final : public Loop {
   // For a loop that serves others on this machine: it lets them have the core after each turn that
   // did something for them, so that they take their answers and bring more before it looks again.
   void share_core();
-  // Tells it when this turn ends, before the loop sleeps or gives way. On the loop only.
+  // Tells it when this turn ends, before the loop sleeps or gives way; at once if the turn has
+  // already lasted long. On the loop only.
   void tell_at_end(Poller& poller);
+  // Something is about to come: the next wait is begun awake.
+  void expect();
   void poll(Poller& poller);    // look at it from now on
   void forget(Poller& poller);  // not called any more
 

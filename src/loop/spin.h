@@ -9,12 +9,14 @@
 // It has failed if nothing came before the waiter had spent what a sleep and a wake-up cost, or if
 // somebody who computes took the core for a whole slice: one that is woken from sleep need not wait
 // for that. After a failure it is not tried for a while: long enough that all failures together
-// cost a small part of the time.
+// cost a small part of the time. Only who knows that something is about to come, expect()s it, does
+// not care for that.
 //
 // Pure: the waiting itself and the clock are the caller's. One thread at a time.
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "core/clock.h"
 
@@ -27,19 +29,21 @@ class Spin {
   static constexpr Duration kLook = std::chrono::microseconds(2);     // the most that a look takes
   static constexpr Duration kSlice = std::chrono::microseconds(700);  // of one who computes
   static constexpr int kRarity = 64;  // a failure may cost one part in so many
+  static constexpr Duration kPatience = std::chrono::microseconds(120);  // with what is expected
 
   // Is a wait that begins now to be begun awake? If so, begin() it, and end() says how it ended.
-  bool due(Time now) const { return now >= next_; }
+  bool due(Time now) const { return expected_ || now >= next_; }
+  void expect() { expected_ = true; }  // in the next wait
   void begin(Time now) {
     started_ = last_ = now;
-    spent_ = Duration::zero();
+    left_ = std::exchange(expected_, false) ? kPatience : kBudget;
   }
   // After each look that found nothing: false if it is time to sleep.
   bool go_on(Time now) {
     const Duration step = now - last_;
     last_ = now;
-    spent_ += std::min(step, kLook);
-    return spent_ < kBudget && step < kSlice && now - started_ < kLongest;
+    left_ -= std::min(step, kLook);
+    return left_ > Duration::zero() && step < kSlice && now - started_ < kLongest;
   }
   void end(bool came, Time now) {
     if (came && now - last_ < kSlice) return;
@@ -50,7 +54,8 @@ class Spin {
 
  private:
   Time next_{}, started_{}, last_{};
-  Duration spent_{0};
+  Duration left_{0};
+  bool expected_ = false;
 };
 
 }  // namespace forebay

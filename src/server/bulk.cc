@@ -5,6 +5,13 @@
 #include "server/session.h"
 
 namespace forebay::server {
+namespace {
+
+// Of a chunk, where it is shorter than a buffer: some 20 us of copying.
+constexpr uint64_t kShortest = 128_KiB;
+
+}  // namespace
+
 BulkFlight::BulkFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
     : Flight(std::move(session), std::move(message)),
       in_order_(exported().options.pipeline == Pipeline::serial) {}
@@ -123,11 +130,17 @@ void BulkFlight::detached() {
   spare_.release();
 }
 
+// Short at both ends of the stream, where one side has nothing to do but wait for the other.
+uint64_t BulkFlight::size_at(uint64_t position, uint64_t room) const {
+  const uint64_t wanted = std::min(position + kShortest, (total_ - position) / 2);
+  return std::min(std::max(wanted / kShortest, uint64_t{1}) * kShortest, room);
+}
+
 void BulkFlight::assign(Chunk& chunk) {
   const uint64_t room = std::min<uint64_t>(chunk.room.bytes().size(), session_->chunk());
   chunk.position = issued();
   chunk.error.reset();
-  chunk.file = cursor_->take_list(Length(room), kMaxPieces);
+  chunk.file = cursor_->take_list(Length(size_at(chunk.position, room)), kMaxPieces);
   chunk.length = static_cast<uint32_t>(issued() - chunk.position);
 }
 

@@ -97,6 +97,7 @@ class BulkFlight : public Flight {
   bool furnish(Chunk& chunk);
   // Gives the chunk the next part of the stream, and walks past it.
   void assign(Chunk& chunk);
+  uint64_t size_at(uint64_t position, uint64_t room) const;
   Request part_of_request(Chunk& chunk) const;
   // The chunk is through. Its buffer goes back if it is not the only one, or not needed.
   void idle(Chunk& chunk, bool more);
@@ -153,11 +154,13 @@ class WriteFlight final : public BulkFlight {
   void stream_landed(const wire::Pull& pull) override;
   uint64_t written() const override;
   Chunk* pulled_at(uint64_t position);
+  Chunk* next_to_ask();
   void ask(Chunk& chunk);
   void store(Chunk& chunk);
   void drop_lost();
   void lose(const Chunk& chunk, uint64_t landed);
 
+  bool asking_ = false;    // until the window is full
   uint64_t verifier_ = 0;  // not 0: some of it is acknowledged only
   uint64_t lost_at_ = std::numeric_limits<uint64_t>::max();  // first byte known not to be written
 };

@@ -8,8 +8,9 @@ namespace forebay::server {
 
 namespace {
 
-// Parts that one task of the loop may issue: on a Store that works inline each takes its time.
-constexpr unsigned kPartsPerTask = 4;
+// Chunks that one task of the loop may move: on a Store that works inline they take their time.
+constexpr unsigned kChunksPerTask = 4;
+constexpr uint64_t kLastPart = 256_KiB;
 
 }  // namespace
 
@@ -21,9 +22,10 @@ LentFlight::LentFlight(std::shared_ptr<Session> session, wire::RequestMessage&& 
 
 void LentFlight::begin() {
   // A stream that writes a byte twice keeps its order; so does one that may.
-  const bool one =
-      exported().store().concurrency() == 0 || (op == Op::write && !request_.file.contiguous());
+  const bool inline_calls = exported().store().concurrency() == 0;
+  const bool one = inline_calls || (op == Op::write && !request_.file.contiguous());
   parts_ = std::vector<Part>(one ? 1 : exported().options.in_flight);
+  part_size_ = session_->chunk() * (inline_calls ? kChunksPerTask : 1);
   cursor_.emplace(request_.file);
   advance();
 }
@@ -36,7 +38,7 @@ void LentFlight::advance() {
   advancing_ = true;
   while (std::exchange(again_, false) && !answered()) {
     for (unsigned i = 0; i < parts_.size(); ++i) {
-      if (issued_ >= kPartsPerTask) break;
+      if (issued_ >= kChunksPerTask * session_->chunk()) break;
       if (!parts_[i].busy && !error_ && !cursor_->done() && cursor_->position().value < end_) {
         issue(i);
       }
@@ -69,10 +71,14 @@ void LentFlight::issue(unsigned call) {
   Part& part = parts_[call];
   part.position = cursor_->position().value;
   part.busy = true;
-  ++issued_;
   Request request;
-  request.file = cursor_->take_list(Length(session_->chunk()), kMaxPieces);
+  // The last part is a small one, during which the client may wake up.
+  const uint64_t left = total_ - part.position;
+  const uint64_t size = left > 2 * kLastPart ? std::min(part_size_, left - kLastPart) : part_size_;
+  if (left <= size) session_->announce();
+  request.file = cursor_->take_list(Length(size), kMaxPieces);
   part.length = request.file.total().value;
+  issued_ += part.length;
   request.op = op;
   request.flags = request_.flags;
   request.caller = request_.caller;

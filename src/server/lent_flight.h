@@ -2,8 +2,8 @@
 // nothing is copied (paper 1, section III.A, moves bulk data through the server's buffers; a client
 // on the same node need not).
 //
-// In parts of a chunk, so that no request holds the loop for long: one at a time on a Store that
-// works inline, else up to `in_flight`. What the client does to its memory meanwhile is its own
+// In parts, so that no request holds the loop for long: on a Store that works inline one at a time,
+// of a few chunks; else of a chunk, up to `in_flight`. What the client does to its memory meanwhile is its own
 // loss: bytes of it are data, never anything else. The memory stays mapped until the last Store
 // call has ended, whatever becomes of the client.
 #pragma once
@@ -46,7 +46,8 @@ class LentFlight final : public Flight {
   std::optional<Error> error_;
   uint64_t verifier_ = 0;                                // not 0: some of it is acknowledged only
   uint64_t end_ = std::numeric_limits<uint64_t>::max();  // first byte of the stream not moved
-  unsigned issued_ = 0;                                  // parts, in this task of the loop
+  uint64_t part_size_ = 0;
+  uint64_t issued_ = 0;  // bytes, in this task of the loop
   bool advancing_ = false, again_ = false;
 };
 

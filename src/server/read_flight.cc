@@ -23,6 +23,7 @@ void ReadFlight::step() {
     assign(*chunk);
     chunk->state = State::storing;
     read_in_[index_of(*chunk)] = round_;
+    if (all_issued()) session_->announce();
     submit(part_of_request(*chunk), index_of(*chunk));
   }
   for (Chunk* chunk; may_transfer() && (chunk = first(State::landed));) push(*chunk);

@@ -22,9 +22,10 @@ namespace {
 constexpr Staging kLocalStaging{.piece = 512, .batch = 64_KiB};
 constexpr Staging kOtherStaging{.piece = 4_KiB, .batch = 256_KiB};
 
-// Batches that one task may issue before the loop looks at other things: on a back end that works
-// inline each may take as long as a write of a megabyte.
+// What one task may issue before the loop looks at other things: a back end that works inline takes
+// a millisecond for so much.
 constexpr unsigned kBatchesPerTask = 4;
+constexpr uint64_t kBytesPerTask = 4_MiB;
 
 // What moves nothing or is malformed (core/op.h, check()) in a way that merging would stumble over
 // is the back end's to answer.
@@ -98,7 +99,12 @@ class ScheduledStore::State : public std::enable_shared_from_this<State> {
   void post_turn(Loop& loop);
   void turn(Loop& loop);
   void drain(Loop* here);
-  Loop* hand_over(Loop* here, unsigned batches);
+  struct Share {  // of the work that a task has done
+    unsigned batches = 0;
+    uint64_t bytes = 0;
+    bool full() const { return batches >= kBatchesPerTask || bytes >= kBytesPerTask; }
+  };
+  Loop* hand_over(Loop* here, const Share& share);
   std::unique_ptr<Service> next_service();
   bool begin_issuing();
   void end_issuing();
@@ -216,15 +222,18 @@ void ScheduledStore::State::turn(Loop& loop) {
 
 // Issues what may be issued, on this thread.
 void ScheduledStore::State::drain(Loop* here) {
-  for (unsigned batches = 0;; ++batches) {
+  for (Share share;; ++share.batches) {
     std::unique_ptr<Service> next;
     Loop* other = nullptr;
     {
       std::lock_guard lock(mutex_);
       if (closing_) return;
-      other = hand_over(here, batches);
+      other = hand_over(here, share);
       if (!other) next = next_service();
       if (next) ++issuing_;
+    }
+    if (next) {
+      for (const EntryPtr& e : next->members) share.bytes += e->bytes;
     }
     if (other) return post_turn(*other);
     if (!next) return;
@@ -234,8 +243,8 @@ void ScheduledStore::State::drain(Loop* here) {
 }
 
 // The loop that goes on where this thread has done its share, if one has to.
-Loop* ScheduledStore::State::hand_over(Loop* here, unsigned batches) {
-  if (!works_inline_ || batches < kBatchesPerTask || schedule_.pending() == 0) return nullptr;
+Loop* ScheduledStore::State::hand_over(Loop* here, const Share& share) {
+  if (!works_inline_ || !share.full() || schedule_.pending() == 0) return nullptr;
   if (!here && turns_.empty()) return nullptr;
   Loop* const to = here ? here : turns_.front().loop;
   return claim_turn(*to) ? to : nullptr;

@@ -342,6 +342,10 @@ void Session::push(wire::RequestId id, uint64_t position, std::span<std::byte> b
   send(wire::encode(data, 0));
 }
 
+void Session::announce() {
+  if (connection_ && exported().store().concurrency() == 0) connection_->announce();
+}
+
 void Session::send(std::string head, Memory payload, Connection::Sent sent) {
   if (!connection_) return;
   handed_ += head.size() + payload.shape.total().value;

@@ -85,6 +85,9 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   // `bytes` stay untouched until `sent` runs: in the area if `in_area`.
   void push(wire::RequestId id, uint64_t position, std::span<std::byte> bytes, bool in_area,
             Connection::Sent sent);
+  // A flight's last call goes to the Store now: if that takes no other thread, the client may wake
+  // up for the answer.
+  void announce();
   void answer(Flight& flight, const Result<Reply>& result, SmallData&& data);
   void aborted(Flight& flight);
   void retired(Flight& flight);  // answered before, and now its last Store call has ended

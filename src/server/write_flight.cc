@@ -40,7 +40,7 @@ void WriteFlight::step() {
   while (!error_ && session_->connected() && may_transfer()) {
     // In the order of the stream: what was lost comes before what was never asked for.
     Chunk* chunk = first(State::lost);
-    if (chunk ? !furnish(*chunk) : all_issued() || !(chunk = ready_chunk())) break;
+    if (chunk ? !furnish(*chunk) : !(chunk = next_to_ask())) break;
     if (chunk->state != State::lost) assign(*chunk);
     ask(*chunk);
   }
@@ -55,6 +55,16 @@ void WriteFlight::step() {
     session_->note(op, {request_.caller, request_.handle}, request_.right, reply);
   }
   answer(std::move(reply));
+}
+
+// Half a window at a time: a client that sleeps meanwhile is woken for many chunks, not for each,
+// and has the other half of the time to bring them.
+WriteFlight::Chunk* WriteFlight::next_to_ask() {
+  if (all_issued()) return nullptr;
+  asking_ = asking_ || count(State::pulled) + count(State::landed) <= chunks_.size() / 2;
+  Chunk* const chunk = asking_ ? ready_chunk() : nullptr;
+  asking_ = chunk != nullptr;
+  return chunk;
 }
 
 void WriteFlight::ask(Chunk& chunk) {
@@ -89,6 +99,7 @@ void WriteFlight::stream_landed(const wire::Pull& pull) {
 
 void WriteFlight::store(Chunk& chunk) {
   chunk.state = State::storing;
+  if (all_issued() && count(State::pulled) + count(State::landed) == 0) session_->announce();
   submit(part_of_request(chunk), index_of(chunk));
 }
 

@@ -144,7 +144,8 @@ bool Local::inline_op(const Request& request) const {
     case Op::write: {
       constexpr uint64_t kMostRuns = 32;  // a system call each
       constexpr uint64_t kMostPieces = 4096;
-      return request.file.total().value <= posix::kMostBytes &&
+      constexpr uint64_t kMostBytes = 4 * posix::kMostBytes;
+      return request.file.total().value <= kMostBytes &&
              request.file.pieces() <= kMostRuns && request.memory.shape.pieces() <= kMostPieces;
     }
     default:

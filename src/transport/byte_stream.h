@@ -40,6 +40,10 @@ class ByteStream {
   // found the end of what was there.
   virtual ssize_t receive(std::span<iovec> space) = 0;
   virtual ssize_t send(std::span<iovec> bytes) = 0;
+  // Does each send() cost so much (a system call) that small ones are better gathered?
+  virtual bool send_is_dear() const { return true; }
+
+  virtual void announce() {}  // as Connection::announce()
 
   // One call of readable() as soon as receive() would give something; at once if it would now.
   virtual void await_readable() = 0;

@@ -20,6 +20,10 @@ void FrameConnection::send(std::string head, Memory payload, Sent sent) {
   keep->send(std::move(head), std::move(payload), std::move(sent));
 }
 
+void FrameConnection::announce() {
+  stream_->announce();
+}
+
 uint64_t FrameConnection::unsent() const {
   return stream_->unsent();
 }

@@ -37,7 +37,7 @@ void FrameStream::send(std::string head, Memory payload, Connection::Sent sent) 
   }
   out_.push(std::move(head), std::move(payload), std::move(sent));
   if (closing_ || broken_) return;
-  if (delivering_ && out_.bytes() < kGather) return;
+  if (delivering_ && out_.bytes() < kGather && bytes_->send_is_dear()) return;
   flush();
 }
 

@@ -31,6 +31,9 @@ class FrameStream final : public ByteStream::User,
 
   void start(ConnectionHandler& handler);
   void send(std::string head, Memory payload, Connection::Sent sent);
+  void announce() {
+    if (bytes_ && !closing_) bytes_->announce();
+  }
   uint64_t unsent() const { return out_.bytes(); }
   void close(Error why);
   void abandon();  // the owner is gone: no call to anybody any more

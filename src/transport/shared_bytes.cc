@@ -67,6 +67,11 @@ class Rings final : public EpollLoop::Poller,
     }
     return n;
   }
+  // An empty ring that is rung is news of news.
+  void announce() {
+    loop_->expect();
+    turn_ended();
+  }
   void turn_ended() override {
     if (writer_.must_ring()) ring();
   }
@@ -112,7 +117,7 @@ class Rings final : public EpollLoop::Poller,
   void rung() {
     const auto alive = shared_from_this();
     if (loop_) loop_->poll(*this);
-    if (loop_) poll();
+    if (loop_ && !poll() && loop_) loop_->expect();
   }
 
  private:
@@ -182,6 +187,10 @@ class SharedBytes final : public ByteStream, public FdUser {
     message.msg_iov = bytes.data();
     message.msg_iovlen = bytes.size();
     return ::sendmsg(watch_->fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+  bool send_is_dear() const override { return !rings_; }
+  void announce() override {
+    if (rings_) rings_->announce();
   }
 
   void await_readable() override {

@@ -75,6 +75,10 @@ class Connection {
   using Sent = Callback<void(Result<void>)>;
   virtual void send(std::string head, Memory payload = {}, Sent sent = {}) = 0;
 
+  // The next frame will come in some 50 us, and so may the answer to it: whoever would have to be
+  // woken for it may be woken now. Does nothing where that costs more than it gains.
+  virtual void announce() {}
+
   // Bytes handed to send() that the kernel has not taken yet.
   virtual uint64_t unsent() const = 0;
 
