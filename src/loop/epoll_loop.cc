@@ -38,6 +38,7 @@ constexpr unsigned kLooksPerFetch = 64;
 // In a turn that has lasted so long nobody is left asleep until it ends: what it does is work, a copy
 // or a file system's call, and whoever sleeps could do the next part of it meanwhile.
 constexpr Duration kLongTurn = std::chrono::microseconds(15);
+constexpr Duration kLongestTurn = Spin::kSlice / 3;
 
 // Longer delays are cut to this, so that sums of times do not overflow.
 constexpr Duration kLongest = std::chrono::hours(24 * 365);
@@ -64,6 +65,7 @@ struct EpollLoop::Impl {
   uint64_t timers_made = 0;
   unsigned turns_without_look = 0;
   bool shares_core = false;
+  bool owes_core = false;  // it has done something for others, and not let them have the core since
   Time turn_began{};
   std::atomic<std::thread::id> runner{};
 
@@ -94,6 +96,7 @@ struct EpollLoop::Impl {
   bool look(Duration most);
   bool look_awake();
   void yield();
+  void give_way();
   void end_turn();
   bool poll_lively(bool may_rest);
   bool all_rest();
@@ -198,13 +201,23 @@ void EpollLoop::Impl::end_turn() {
   told.clear();
 }
 
+// In the middle of a turn that has taken long: those who wait awake for this loop must not take it
+// for one who computes.
+void EpollLoop::Impl::give_way() {
+  if (clock.now() - turn_began < kLongestTurn) return;
+  end_turn();
+  yield();
+  turn_began = clock.now();
+}
+
 // Unless somebody who computes would take the core for long.
 void EpollLoop::Impl::yield() {
+  owes_core = false;
   const Time begin = clock.now();
   if (!spin.due(begin)) return;
   ::sched_yield();
   const Time end = clock.now();
-  if (end - begin >= Spin::kSlice) spin.lose(end - begin, end);
+  if (end - begin >= Spin::kSlice) spin.lose_slice(end);
 }
 
 // True if there was something to do. Whoever is called may add and forget others.
@@ -217,6 +230,7 @@ bool EpollLoop::Impl::poll_lively(bool may_rest) {
     if (!poller) continue;
     const bool did = poller->poll();
     any = any || did;
+    if (did && shares_core) give_way();
     if (lively[i].poller != poller) continue;
     lively[i].idle = did ? 0 : lively[i].idle + may_rest;
     if (lively[i].idle > most && poller->rest()) {
@@ -320,7 +334,8 @@ bool EpollLoop::run_one(Duration most) {
   const bool posted_ran = m.run_posted();
   const bool polled = m.poll_lively(true);
   m.end_turn();
-  if (polled && m.shares_core) m.yield();
+  m.owes_core = m.shares_core && (m.owes_core || polled);
+  if (m.owes_core && !m.filled.load()) m.yield();
   bool ran = polled || posted_ran || timers_ran;
   if (!ran || ++m.turns_without_look >= kTurnsWithoutLook) {
     ran = m.look(ran ? Duration::zero() : most) || ran;

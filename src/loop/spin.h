@@ -29,6 +29,10 @@ class Spin {
   static constexpr Duration kLook = std::chrono::microseconds(2);     // the most that a look takes
   static constexpr Duration kSlice = std::chrono::microseconds(700);  // of one who computes
   static constexpr int kRarity = 64;  // a failure may cost one part in so many
+  // After a lost slice; longer and longer while that goes on. Not longer at once: a file system that
+  // was slow for a moment looks the same to everybody who waits for it.
+  static constexpr Duration kShortPause = std::chrono::milliseconds(10);
+  static constexpr Duration kLongPause = std::chrono::milliseconds(320);
   static constexpr Duration kPatience = std::chrono::microseconds(120);  // with what is expected
 
   // Is a wait that begins now to be begun awake? If so, begin() it, and end() says how it ended.
@@ -41,20 +45,25 @@ class Spin {
   // After each look that found nothing: false if it is time to sleep.
   bool go_on(Time now) {
     const Duration step = now - last_;
+    if (step >= kSlice) return false;
     last_ = now;
     left_ -= std::min(step, kLook);
-    return left_ > Duration::zero() && step < kSlice && now - started_ < kLongest;
+    return left_ > Duration::zero() && now - started_ < kLongest;
   }
   void end(bool came, Time now) {
-    if (came && now - last_ < kSlice) return;
-    lose(now - started_, now);
+    if (now - last_ >= kSlice) return lose_slice(now);
+    pause_ /= 2;
+    if (!came) next_ = now + kRarity * kBudget;
   }
-  // So much was lost by giving the core away.
-  void lose(Duration cost, Time now) { next_ = now + kRarity * cost; }
+  // The core was given away, and came back after a slice.
+  void lose_slice(Time now) {
+    pause_ = std::clamp(2 * pause_, kShortPause, kLongPause);
+    next_ = now + pause_;
+  }
 
  private:
   Time next_{}, started_{}, last_{};
-  Duration left_{0};
+  Duration left_{0}, pause_{0};
   bool expected_ = false;
 };
 
