@@ -13,13 +13,18 @@ void Waiter::arrived() {
   changed_.notify_one();  // under the lock: the waiter may be gone as soon as it is free
 }
 
+bool Waiter::has(unsigned many) {
+  std::lock_guard lock(mutex_);
+  return arrived_ >= many;
+}
+
 void Waiter::wait_for(unsigned many) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return arrived_ >= many; });
 }
 
 fb_request* begin(const char* function, Use use, Request request) {
-  auto made = std::make_unique<fb_request>(function, use.life());
+  auto made = std::make_unique<fb_request>(function, use);
   request.stop = made->stop.get_token();
   Store& store = use.store();
   fb_request* const out = made.get();
@@ -32,7 +37,7 @@ fb_request* begin(const char* function, Use use, Request request) {
 }
 
 fb_request* begin_nothing(const char* function, const Use& use) {
-  auto made = std::make_unique<fb_request>(function, use.life());
+  auto made = std::make_unique<fb_request>(function, use);
   made->arrive(Reply{});
   return made.release();
 }
@@ -78,7 +83,13 @@ int64_t told(const char* function, const Result<uint64_t>& result) {
   return -result.error().code();
 }
 
+// Until the waiter has had its arrival, or somebody else is at work and will see to it.
+void help(const std::weak_ptr<Store>& store, Waiter& waiter) {
+  if (const auto alive = store.lock()) alive->help([&] { return waiter.has(1); }, true);
+}
+
 Result<void> wait_until_done(fb_request& request) {
+  const std::weak_ptr<Store> store = request.store;
   Waiter waiter;
   switch (request.watch(waiter)) {
     case fb_request::Watch::done:
@@ -88,6 +99,7 @@ Result<void> wait_until_done(fb_request& request) {
     case fb_request::Watch::watching:
       break;
   }
+  help(store, waiter);
   waiter.wait_for(1);
   return {};
 }
@@ -106,7 +118,10 @@ class AnyOf {
   Result<uint64_t> wait() {
     Result<void> good = watch_all();
     if (good && watched_ == 0 && !found_) good = Error(EINVAL, "every request is NULL");
-    if (good && !found_) waiter_.wait_for(1);
+    if (good && !found_) {
+      help(store_, waiter_);
+      waiter_.wait_for(1);
+    }
     unwatch_all();
     if (!good) return good.error();
     for (size_t i = 0; i < requests_.size() && !found_; ++i)
@@ -119,6 +134,7 @@ class AnyOf {
     for (size_t i = 0; i < requests_.size() && !found_; ++i, ++end_) {
       if (!requests_[i]) continue;
       if (auto ok = usable(requests_[i]); !ok) return ok;
+      store_ = requests_[i]->store;
       switch (requests_[i]->watch(waiter_)) {
         case fb_request::Watch::done:
           found_ = i;
@@ -144,6 +160,7 @@ class AnyOf {
   Waiter waiter_;
   size_t end_ = 0;        // those before it may be watched
   unsigned watched_ = 0;  // how many
+  std::weak_ptr<Store> store_;  // of one of them
   std::optional<size_t> found_;
 };
 
@@ -162,7 +179,11 @@ int fb_test(fb_request** request, int64_t* result) {
     return usable(*request);
   });
   if (good != 0) return -1;
-  if (!(*request)->done()) return 0;
+  if (!(*request)->done()) {
+    const auto store = (*request)->store.lock();
+    if (store) store->help([&] { return (*request)->done(); }, false);
+    if (!(*request)->done()) return 0;
+  }
   *result = told("fb_test", caught([&] { return take(*request); }));
   return 1;
 }

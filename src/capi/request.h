@@ -19,6 +19,7 @@ namespace forebay::capi {
 class Waiter {
  public:
   void arrived();                // called by the completions
+  bool has(unsigned many);       // have so many arrived?
   void wait_for(unsigned many);  // until so many have arrived
  private:
   std::mutex mutex_;
@@ -29,8 +30,8 @@ class Waiter {
 }  // namespace forebay::capi
 
 struct fb_request {
-  fb_request(const char* function_, forebay::capi::LifeRef life_)
-      : function(function_), life(std::move(life_)) {}
+  fb_request(const char* function_, const forebay::capi::Use& use)
+      : function(function_), life(use.life()), store(use.file().owner.store) {}
   fb_request(const fb_request&) = delete;
 
   enum class Watch { done, watching, taken };  // taken: somebody waits for it already
@@ -41,6 +42,7 @@ struct fb_request {
 
   const char* const function;
   const forebay::capi::LifeRef life;
+  const std::weak_ptr<forebay::Store> store;  // whoever waits helps it
   std::stop_source stop;
   std::optional<forebay::Result<forebay::Reply>> result;  // once done()
 

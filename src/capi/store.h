@@ -23,7 +23,7 @@ struct fb_store {
     return store->call(std::move(request));
   }
 
-  const std::unique_ptr<forebay::Store> store;
+  const std::shared_ptr<forebay::Store> store;
   const forebay::CallerRef caller;
   forebay::capi::Lives lives;
   std::atomic<size_t> open{0};  // files and directories

@@ -11,6 +11,15 @@ namespace {
 constexpr Duration kForever = Duration::max();
 constexpr Duration kGoodbyeTime = std::chrono::seconds(1);
 
+// So long the background thread leaves small requests to whoever may come and wait for them.
+constexpr auto kGrace = std::chrono::milliseconds(2);
+constexpr uint64_t kSmall = 32_KiB;
+
+// All that it needs of the client is sent with it.
+bool is_small(const Request& r) {
+  return !is_transfer(r.op) || r.file.total().value <= kSmall;
+}
+
 std::shared_ptr<LentMemory> make_lent(uint64_t bytes) {
   if (bytes == 0) return nullptr;
   auto lent = LentMemory::create(bytes);
@@ -87,11 +96,15 @@ void Driver::submit(Request&& request, Completion&& done) {
   }
   std::unique_lock lock(mutex_);
   if (!background_.joinable()) background_ = std::thread([this] { work_in_background(); });
-  if (led_) {
+  const bool small = is_small(request);
+  urgent_ = urgent_ || !small;
+  if (led_ || (helped_ && small && (background_left_ || !inbox_.empty()))) {
     inbox_.push_back([this, request = std::move(request), done = std::move(done)]() mutable {
       session_->submit(std::move(request), std::move(done), true);
     });
-    return nudge();
+    nudge();
+    if (!led_) call_background();
+    return;
   }
   take_lead();
   lock.unlock();
@@ -185,8 +198,27 @@ void Driver::drain() {
       tasks.swap(inbox_);
       inbox_filled_.store(false);
     }
+    const Session::Gathering together(*session_);
     for (Task& task : tasks) task();
   }
+}
+
+void Driver::help(Callback<bool()> enough, bool wait) {
+  if (!own_loop_) return;
+  {
+    std::lock_guard lock(mutex_);
+    helped_ = true;
+    if (led_) return;
+    take_lead();
+  }
+  drain();
+  if (wait) {
+    while (!enough()) turn();
+  } else {
+    while (!enough() && loop_.run_one(Duration::zero())) {
+    }
+  }
+  let_go();
 }
 
 void Driver::take_lead() {
@@ -203,8 +235,13 @@ void Driver::let_go() {
   if (!followers_.empty()) {
     followers_.front()->changed.notify_one();
   } else if (background_left || !inbox_.empty()) {
-    background_changed_.notify_one();
+    call_background();
   }
+}
+
+// With mutex_ held.
+void Driver::call_background() {
+  if (background_idle_ || urgent_) background_changed_.notify_one();
 }
 
 // The inbox has something new; with mutex_ held.
@@ -216,9 +253,14 @@ void Driver::nudge() {
 void Driver::work_in_background() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    background_changed_.wait(
-        lock, [&] { return stopping_ || (!led_ && (background_left_ || !inbox_.empty())); });
+    const auto wanted = [&] { return !led_ && (background_left_ || !inbox_.empty()); };
+    background_idle_ = true;
+    background_changed_.wait(lock, [&] { return stopping_ || wanted(); });
+    background_idle_ = false;
+    if (helped_) background_changed_.wait_for(lock, kGrace, [&] { return stopping_ || urgent_; });
     if (stopping_) return;
+    if (!wanted()) continue;
+    urgent_ = false;
     take_lead();
     lock.unlock();
     drain();

@@ -11,6 +11,9 @@
 //  - The first submit() from outside starts a thread that leads while such requests are unanswered
 //  and
 //    nobody else does.
+//  - A thread that waits for such requests may lead itself, with help(). From then on it is expected
+//    to: small requests that find others under way are left in the inbox for it, and the background
+//    thread comes only for those that need the client's hand soon, or after a while.
 // A loop that somebody else runs (simulated) needs none of this: everything happens on its one
 // thread.
 //
@@ -41,6 +44,7 @@ class Driver {
 
   Result<Reply> call(Request&& request);
   void submit(Request&& request, Completion&& done);
+  void help(Callback<bool()> enough, bool wait);
   Result<Handle> root();
 
   RemoteStore::Stats stats() const { return session_->stats(); }
@@ -65,6 +69,7 @@ class Driver {
   void let_go();
   void nudge();
   void work_in_background();
+  void call_background();
   void leave();
 
   std::unique_ptr<Loop> own_loop_;
@@ -84,6 +89,9 @@ class Driver {
   bool led_ = false;
   bool stopping_ = false;
   bool background_left_ = false;  // when nobody leads: requests of submit() are unanswered
+  bool background_idle_ = false;  // its thread waits to be called
+  bool helped_ = false;           // whoever waits helps
+  bool urgent_ = false;           // the background thread is to come at once
   std::vector<Task> inbox_;
   std::vector<Waiter*> followers_;
   std::condition_variable background_changed_;

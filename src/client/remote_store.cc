@@ -42,6 +42,9 @@ class RemoteStoreImpl final : public RemoteStore {
   void submit(Request&& request, Completion&& done) override {
     process().driver.submit(std::move(request), std::move(done));
   }
+  void help(Callback<bool()> enough, bool wait) override {
+    process().driver.help(std::move(enough), wait);
+  }
   Result<Reply> call(Request request) override { return process().driver.call(std::move(request)); }
   Result<Handle> root() override {
     if (!root_.empty()) return root_;

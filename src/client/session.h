@@ -64,6 +64,19 @@ class Session final : private Link::User {
 
   bool idle() const { return live_ == 0 && up_waiters_.empty(); }
   size_t background() const { return background_; }  // of the unanswered ones
+
+  // What is submitted while it lives is sent when it ends, so that small writes may travel together.
+  class Gathering {
+   public:
+    explicit Gathering(Session& session) : session_(session) { session_.delivering_ = true; }
+    ~Gathering() {
+      session_.delivering_ = false;
+      session_.pump();
+    }
+
+   private:
+    Session& session_;
+  };
   // Says goodbye. Idle only; unsent() says what the kernel has not taken yet.
   void leave() { link_.leave(); }
   uint64_t unsent() const { return link_.unsent(); }

@@ -40,6 +40,10 @@ constexpr unsigned kLooksPerFetch = 64;
 constexpr Duration kLongTurn = std::chrono::microseconds(15);
 constexpr Duration kLongestTurn = Spin::kSlice / 3;
 
+// A loop that sleeps on memory looks at its descriptors after so long, or so many times.
+constexpr Duration kMemorySleep = std::chrono::milliseconds(20);
+constexpr unsigned kSleepsWithoutFetch = 64;
+
 // Longer delays are cut to this, so that sums of times do not overflow.
 constexpr Duration kLongest = std::chrono::hours(24 * 365);
 
@@ -64,6 +68,7 @@ struct EpollLoop::Impl {
   Spin spin;
   uint64_t timers_made = 0;
   unsigned turns_without_look = 0;
+  unsigned sleeps_without_fetch = 0;
   bool shares_core = false;
   bool owes_core = false;  // it has done something for others, and not let them have the core since
   Time turn_began{};
@@ -86,6 +91,7 @@ struct EpollLoop::Impl {
   std::atomic<bool> wake_due{false};  // the next wait must not block
   std::atomic<bool> waiting{false};   // the runner is, or is about to be, in the kernel
   std::mutex mutex;
+  Poller* sleeper = nullptr;  // the runner sleeps on it
   std::vector<Task> posted;
   std::vector<Task> batch;  // kept for its capacity
 
@@ -100,6 +106,7 @@ struct EpollLoop::Impl {
   void end_turn();
   bool poll_lively(bool may_rest);
   bool all_rest();
+  bool sleep_on_memory(Duration wait);
   int fetch(Duration wait);
   bool deliver();
   Duration until_next_timer(Duration most);
@@ -167,7 +174,11 @@ bool EpollLoop::Impl::look(Duration most) {
       waiting.store(true);
       if (filled.load() || wake_due.load()) wait = Duration::zero();
     }
-    fetched = fetch(wait);
+    const bool woken = sleep_on_memory(wait);
+    if (!woken || ++sleeps_without_fetch >= kSleepsWithoutFetch) {
+      sleeps_without_fetch = 0;
+      fetched = fetch(woken ? Duration::zero() : wait);
+    }
     waiting.store(false);
   }
   wake_due.store(false);
@@ -249,6 +260,22 @@ bool EpollLoop::Impl::all_rest() {
   return true;
 }
 
+// Where all news but those of descriptors, which are rare, comes through one poller's memory, the
+// loop sleeps on that, for a while. True: it was woken.
+bool EpollLoop::Impl::sleep_on_memory(Duration wait) {
+  if (wait < kMemorySleep || lively.size() != 1 || !lively.front().poller) return false;
+  Poller& poller = *lively.front().poller;
+  {
+    std::lock_guard lock(mutex);
+    sleeper = &poller;
+  }
+  // Whoever has posted since has seen that the runner waits, but not that it sleeps there.
+  const bool woken = !waiting.load() || poller.sleep(kMemorySleep);
+  std::lock_guard lock(mutex);
+  sleeper = nullptr;
+  return woken;
+}
+
 int EpollLoop::Impl::fetch(Duration wait) {
   const int n =
       ::epoll_wait(epoll, events.data(), static_cast<int>(events.size()), milliseconds(wait));
@@ -277,6 +304,8 @@ void EpollLoop::Impl::ring() {
   const uint64_t one = 1;
   if (waiting.exchange(false)) {
     [[maybe_unused]] const ssize_t n = ::write(bell, &one, sizeof one);
+    std::lock_guard lock(mutex);
+    if (sleeper) sleeper->interrupt();
   }
 }
 

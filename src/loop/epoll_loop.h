@@ -55,6 +55,10 @@ class EpollLoop final : public Loop {
     virtual bool poll() = 0;      // does what there is to do; false if there was nothing
     virtual bool rest() = 0;      // false: there is something to do, look again
     virtual void turn_ended() {}  // if it asked for it, or as good as ended
+    // A way to sleep that is cheaper than on a descriptor, if it has one: until there is news, at
+    // most so long, and as long as rest() holds. False: nothing has come, or it has no such way.
+    virtual bool sleep(Duration) { return false; }
+    virtual void interrupt() {}  // makes a sleep() return; any thread, during it
 
    protected:
     virtual ~Poller() = default;

@@ -49,6 +49,11 @@ class Store {
   // overrides it.
   virtual Result<Reply> call(Request request);
 
+  // A thread that waits for completions may do the Store's work meanwhile, if the Store has use for
+  // that: until enough() says so, which is asked on this thread; without `wait`, until there is
+  // nothing to do just now. Returns at once if the Store has other threads at work.
+  virtual void help(Callback<bool()> /*enough*/, bool /*wait*/) {}
+
   // Is the right of this read or write good for it? Looks in memory only, so that a server can ask
   // before it reserves and moves anything for the request. A Store that cannot tell says yes.
   virtual Result<void> admits(const Request&) { return {}; }

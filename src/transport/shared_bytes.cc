@@ -113,6 +113,13 @@ class Rings final : public EpollLoop::Poller,
     wake();
     return false;
   }
+  // The client's way: its news is the server's, and little else.
+  bool sleep(Duration most) override {
+    if (server_ || !resting_ || wants_room_ || !wants_bytes_ || !reader_.sleep(most)) return false;
+    if (!reader_.has_bytes()) loop_->expect();
+    return true;
+  }
+  void interrupt() override { reader_.interrupt(); }
   void ready(uint32_t) override { rung(); }
   void rung() {
     const auto alive = shared_from_this();

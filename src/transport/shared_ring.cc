@@ -1,8 +1,13 @@
 #include "transport/shared_ring.h"
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 
 namespace forebay {
 
@@ -35,15 +40,26 @@ ssize_t refused(int code) {
   return -1;
 }
 
-// A flag that the other side set, taken back: whoever rings does so once.
+// How an end rests.
+constexpr uint32_t kAwake = 0;
+constexpr uint32_t kListens = 1;  // to be rung
+constexpr uint32_t kSleeps = 2;   // on the flag itself, as a futex
+
+void futex_wake(std::atomic<uint32_t>& flag) {
+  ::syscall(SYS_futex, &flag, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+}
+
+// A flag that the other side set, taken back: whoever rings does so once. True: it is to be rung.
 bool take(std::atomic<uint32_t>& flag) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  return flag.load(std::memory_order_relaxed) != 0 &&
-         flag.exchange(0, std::memory_order_relaxed) != 0;
+  if (flag.load(std::memory_order_relaxed) == kAwake) return false;
+  const uint32_t was = flag.exchange(kAwake, std::memory_order_relaxed);
+  if (was == kSleeps) futex_wake(flag);
+  return was != kAwake && was != kSleeps;
 }
 
 void set(std::atomic<uint32_t>& flag) {
-  flag.store(1, std::memory_order_relaxed);
+  flag.store(kListens, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
@@ -105,6 +121,21 @@ bool RingReader::must_ring() {
 bool RingReader::rest() {
   set(state_->reader_rests);
   return !has_bytes();
+}
+
+bool RingReader::sleep(std::chrono::nanoseconds most) {
+  std::atomic<uint32_t>& flag = state_->reader_rests;
+  uint32_t was = kListens;
+  if (!flag.compare_exchange_strong(was, kSleeps)) return true;
+  const timespec limit{static_cast<time_t>(most.count() / 1'000'000'000),
+                       static_cast<long>(most.count() % 1'000'000'000)};
+  ::syscall(SYS_futex, &flag, FUTEX_WAIT, kSleeps, &limit, nullptr, 0);
+  was = kSleeps;
+  return !flag.compare_exchange_strong(was, kListens);
+}
+
+void RingReader::interrupt() {
+  forebay::take(state_->reader_rests);
 }
 
 }  // namespace forebay

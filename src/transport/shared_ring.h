@@ -6,9 +6,10 @@
 // that cannot be is EPROTO, and never an address. What is read is copied out before anybody looks
 // at it, so that it cannot change any more.
 //
-// Sleeping: whoever runs out of bytes (or of room) says so in the ring with *_rests(), and is rung
-// by the other side, which finds that out with *_must_ring() after every step. Both orders are seen
-// by at least one side: store, fence, load on each.
+// Sleeping: whoever runs out of bytes (or of room) says so in the ring with rest(), and is rung by
+// the other side, which finds that out with must_ring() after every step. Both orders are seen by at
+// least one side: store, fence, load on each. A reader may also sleep on the ring itself, which is
+// cheaper for both than a descriptor.
 //
 // Threads: one for each end.
 #pragma once
@@ -16,6 +17,7 @@
 #include <sys/uio.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -39,8 +41,9 @@ class RingWriter {
   // Copies in as much as there is room for: the bytes, or -1 with EAGAIN (full) or EPROTO.
   ssize_t put(std::span<const iovec> bytes);
   bool has_room() const;
-  bool must_ring();  // the reader rests: wake it
-  bool rest();       // false: there is room
+  // The reader rests, and is to be rung; if it sleeps on the ring, that is done here. Once.
+  bool must_ring();
+  bool rest();  // false: there is room
   void wake() { state_->writer_rests.store(0, std::memory_order_relaxed); }
 
  private:
@@ -59,6 +62,10 @@ class RingReader {
   bool has_bytes() const;
   bool must_ring();  // the writer rests
   bool rest();       // false: there are bytes
+  // After rest(): sleeps until the writer, or interrupt(), ends the rest, at most so long. True: it
+  // was ended, and nobody rings; false: still at rest.
+  bool sleep(std::chrono::nanoseconds most);
+  void interrupt();  // any thread
   void wake() { state_->reader_rests.store(0, std::memory_order_relaxed); }
 
  private:
