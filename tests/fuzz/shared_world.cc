@@ -16,8 +16,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr uint64_t kHonestFile = 64_KiB;
-constexpr auto kStoreTime = 2ms;
+constexpr uint64_t kHonestFile = 20_KiB;
+constexpr auto kStoreTime = 1ms;
 constexpr auto kLongest = 10s;  // after which something hangs
 
 // ---- The process ----
@@ -105,7 +105,7 @@ void Honest::settle() {
 
 void Honest::begin_write(const Operands& x) {
   const uint64_t at = x.a % kHonestFile;
-  const uint64_t length = std::min<uint64_t>(1 + x.b % (16 << 10), kHonestFile - at);
+  const uint64_t length = std::min<uint64_t>(1 + x.b % (10 << 10), kHonestFile - at);
   auto bytes = std::make_shared<std::string>(length, '\0');
   for (size_t i = 0; i < length; ++i) (*bytes)[i] = static_cast<char>(x.how + i * 7);
   content_.replace(at, length, *bytes);
@@ -172,7 +172,7 @@ std::unique_ptr<Store> SharedWorld::make_store() {
   });
   for (const Op op : {Op::read, Op::write}) {
     slow->add(
-        {.op = op, .probability = 0.5, .action = FaultRule::Action::delay, .delay = kStoreTime});
+        {.op = op, .probability = 0.3, .action = FaultRule::Action::delay, .delay = kStoreTime});
   }
   return slow;
 }
