@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <random>
 
 #include "core/clock.h"
 #include "transport/shared_bytes.h"
@@ -54,6 +55,24 @@ void scribble(std::span<std::byte> memory, const Operands& x) {
 }
 
 }  // namespace
+
+Scribbler::Scribbler(int memory, uint64_t size, uint64_t from) {
+  auto pages = SharedPages::adopt(Fd(::dup(memory)), size).value();
+  thread_ = std::jthread(
+      [pages = std::move(pages), from](std::stop_token stop) { run(stop, *pages, from); });
+}
+
+void Scribbler::run(const std::stop_token& stop, const SharedPages& pages, uint64_t from) {
+  std::mt19937_64 random(from);
+  const std::span<std::byte> all = pages.bytes().subspan(from);
+  while (!stop.stop_requested()) {
+    for (int i = 0; i < 50 && !all.empty(); ++i) {
+      const uint64_t at = random() % all.size(), n = 1 + random() % 64;
+      std::memset(all.data() + at, static_cast<int>(random()), std::min(n, all.size() - at));
+    }
+    ::sched_yield();
+  }
+}
 
 // ---- Coming and going ----
 
@@ -119,9 +138,20 @@ void Hostile::hear_answer(OfferKind kind) {
   bell_ = Fd(::dup(answer->bell.get()));
   writer_.emplace(region_->to_server(), region_->ring_to_server());
   reader_.emplace(region_->to_client(), region_->ring_to_client());
+  if (restless) begin_scribbling();
+}
+
+void Hostile::begin_scribbling() {
+  const SharedRegion::Layout& layout = region_->layout();
+  const uint64_t rings = layout.bytes() - layout.area;
+  scribblers_.emplace_back(region_->descriptor(), layout.bytes(), reckless ? 0 : rings);
+  if (lent_)
+    scribblers_.emplace_back(lent_->descriptor(), lent_->bytes().size(), aliased_ ? rings : 0);
+  sullied_ |= reckless;
 }
 
 void Hostile::hang_up() {
+  scribblers_.clear();
   socket_.reset();
   bell_.reset();
   writer_.reset();

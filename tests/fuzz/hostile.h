@@ -10,7 +10,9 @@
 
 #include <deque>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "transport/shared_offer.h"
@@ -47,6 +49,19 @@ struct Operands {
   uint16_t a = 0, b = 0;
 };
 
+// Writes to memory all the time, from a thread and through a mapping of its own, as another process
+// would. (To the thread sanitizer that is other memory, so what is meant to race does not trouble
+// it.)
+class Scribbler {
+ public:
+  Scribbler(int memory, uint64_t size, uint64_t from);
+  Scribbler(Scribbler&&) = default;
+
+ private:
+  static void run(const std::stop_token& stop, const SharedPages& pages, uint64_t from);
+  std::jthread thread_;
+};
+
 class Hostile {
  public:
   explicit Hostile(std::string socket) : path_(std::move(socket)) {}
@@ -80,10 +95,9 @@ class Hostile {
 
   void listen();  // to what has come
   bool refused() const { return refused_; }
-  bool quiet = false;  // does not ring when the server sleeps
-  // The memory that it shares, for somebody else to write to as well; -1: none.
-  int region_descriptor() const { return region_ ? region_->descriptor() : -1; }
-  uint64_t region_size() const { return region_ ? region_->layout().bytes() : 0; }
+  bool quiet = false;     // does not ring when the server sleeps
+  bool restless = false;  // what it shares for data changes all the time
+  bool reckless = false;  // and the rings as well, if it is restless
 
  private:
   struct Made {
@@ -92,6 +106,7 @@ class Hostile {
   };
   Made make_offer(OfferKind kind, uint8_t size);
   void hear_answer(OfferKind kind);
+  void begin_scribbling();
   void hear(const wire::FrameHeader& header, wire::Bytes message);
   void hear_reply(const wire::ReplyMessage& reply);
   bool take_frame();
@@ -109,6 +124,7 @@ class Hostile {
   SharedRegion::Lent lent_;
   std::optional<RingWriter> writer_;
   std::optional<RingReader> reader_;
+  std::vector<Scribbler> scribblers_;
   bool sullied_ = false;  // what it hears may be its own doing
   bool aliased_ = false;  // the memory that it lends is that of the rings
   bool refused_ = false, deaf_ = false;

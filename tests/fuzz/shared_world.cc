@@ -142,7 +142,7 @@ SharedWorld::SharedWorld(unsigned mode) : mode_(mode) {
   exported.pool = 32 * kHostileChunk;
   exported.chunk = kHostileChunk;
   exported.in_flight = 2;
-  exported.pipeline = static_cast<Pipeline>(mode / 32 % 3);
+  exported.pipeline = static_cast<Pipeline>(mode / 64 % 3);
   server_->add_export(exported, make_store()).value();
   listener_ =
       transport_.listen(address_, loop_, [this](auto c) { server_->accept(std::move(c)); }).value();
@@ -328,6 +328,8 @@ void play_shared(std::span<const std::byte> program) {
     const auto mode = std::to_integer<uint8_t>(program[0]);
     const auto offer = std::to_integer<uint8_t>(program[1]);
     SharedWorld world(mode);
+    world.hostile().restless = mode & kRestless;
+    world.hostile().reckless = mode & kStubborn;
     if (!(mode & kUnannounced)) {
       world.begin(offer);
     } else {

@@ -26,11 +26,13 @@
 namespace forebay::fuzz {
 
 enum SharedMode : unsigned char {
-  kRush = 1,         // nothing waits for the server but what says so
-  kSlow = 2,         // calls of the store take a while
-  kPosix = 4,        // the store is a directory
-  kStubborn = 8,     // when refused it does not come back by itself
-  kUnannounced = 16  // it begins without a hello
+  kRush = 1,          // nothing waits for the server but what says so
+  kSlow = 2,          // calls of the store take a while
+  kPosix = 4,         // the store is a directory
+  kStubborn = 8,      // when refused it does not come back by itself
+  kUnannounced = 16,  // it begins without a hello
+  kRestless = 32,     // what it shares for data changes all the time; if stubborn, the rings too
+  // Two bits more are the server's pipeline.
 };
 
 enum class Step : uint8_t {
