@@ -40,7 +40,7 @@ void make_corpus(const std::filesystem::path& folder) {
     write_seed(folder / name, p.bytes());
   };
   for (const unsigned mode : {0u, unsigned(kSlow), unsigned(kRush | kSlow), unsigned(kPosix),
-                              unsigned(kRestless), 64u, 128u}) {
+                              unsigned(kPosix | kSlow), unsigned(kRestless), 64u, 128u}) {
     const std::string suffix = "-" + std::to_string(mode);
     save(("bulk" + suffix).c_str(), Program(mode)
                                         .step(Step::write, 64, 1, kBulk)

@@ -36,7 +36,7 @@ std::string any_program(std::mt19937_64& random) {
 TEST(HostileClient, HurtsNobody) {
   const uint64_t seed = test_seed();
   const char* given = std::getenv("FOREBAY_SEEDS");
-  const uint64_t programs = given ? std::strtoull(given, nullptr, 10) : 150;
+  const uint64_t programs = given ? std::strtoull(given, nullptr, 10) : 100;
   for (uint64_t i = 0; i < programs; ++i) {
     std::mt19937_64 random(seed + i);
     const std::string program = any_program(random);

@@ -152,22 +152,20 @@ SharedWorld::SharedWorld(unsigned mode) : mode_(mode) {
 }
 
 std::unique_ptr<Store> SharedWorld::make_store() {
-  std::unique_ptr<Store> store;
   if (mode_ & kPosix) {
     PosixOptions options;
     options.directory = directory_ / "x";
     options.threads = 1;
+    options.direct = mode_ & kSlow;
     std::filesystem::create_directory(options.directory);
-    store = PosixStore::open(options, counters_).value();
-  } else {
-    MemoryOptions options;
-    options.limit = 4_MiB;
-    auto memory = std::make_unique<MemoryStore>(options);
-    memory_ = memory.get();
-    store = std::move(memory);
+    return PosixStore::open(options, counters_).value();
   }
-  if (!(mode_ & kSlow)) return store;
-  auto slow = std::make_unique<FaultStore>(std::move(store), 1, [this](Duration d, Task task) {
+  MemoryOptions options;
+  options.limit = 4_MiB;
+  auto memory = std::make_unique<MemoryStore>(options);
+  memory_ = memory.get();
+  if (!(mode_ & kSlow)) return memory;
+  auto slow = std::make_unique<FaultStore>(std::move(memory), 1, [this](Duration d, Task task) {
     loop_.post([this, d, task = std::move(task)]() mutable { loop_.after(d, std::move(task)); });
   });
   for (const Op op : {Op::read, Op::write}) {

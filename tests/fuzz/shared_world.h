@@ -28,7 +28,7 @@ namespace forebay::fuzz {
 enum SharedMode : unsigned char {
   kRush = 1,          // nothing waits for the server but what says so
   kSlow = 2,          // calls of the store take a while
-  kPosix = 4,         // the store is a directory
+  kPosix = 4,         // the store is a directory; if slow as well, with direct I/O
   kStubborn = 8,      // when refused it does not come back by itself
   kUnannounced = 16,  // it begins without a hello
   kRestless = 32,     // what it shares for data changes all the time; if stubborn, the rings too
