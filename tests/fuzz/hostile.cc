@@ -128,7 +128,7 @@ void Hostile::connect(OfferKind kind, uint8_t size) {
 
 void Hostile::hear_answer(OfferKind kind) {
   pollfd wait{socket_.get(), POLLIN, 0};
-  ::poll(&wait, 1, 1000);
+  ::poll(&wait, 1, 10000);
   const Result<OfferAnswer> answer = receive_answer(socket_.get());
   if (kind == OfferKind::half) return;
   FOREBAY_ASSERT(answer.has_value(), "no answer to an offer: " + answer.error().message());
