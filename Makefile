@@ -50,6 +50,7 @@ tidy: deps-tidy
 fuzz: deps-test
 	@tools/fuzz decode $(SECONDS)
 	@tools/fuzz session $(SECONDS)
+	@tools/fuzz shared $(SECONDS)
 
 install: build
 	@cmake --install build --prefix $(PREFIX)

@@ -59,6 +59,8 @@ class RemoteStore : public Store {
 
   struct Stats {
     uint64_t reconnects = 0, resent = 0, requests = 0;
+    // Through memory that is shared with the server: requests on lent memory, chunks in the area.
+    uint64_t lent = 0, in_area = 0;
   };
   virtual Stats stats() const = 0;
 };

@@ -28,7 +28,7 @@ Session::~Session() {
 }
 
 RemoteStore::Stats Session::stats() const {
-  return {reconnects_.get(), resent_.get(), requests_.get()};
+  return {reconnects_.get(), resent_.get(), requests_.get(), lent_requests_.get(), in_area_.get()};
 }
 
 void Session::submit(Request&& request, Completion&& done, bool background) {

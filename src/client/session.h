@@ -166,7 +166,7 @@ class Session final : private Link::User {
 
   std::vector<Up> up_waiters_;
   std::vector<Task> idle_waiters_;
-  Counter requests_, resent_, reconnects_;
+  Counter requests_, resent_, reconnects_, lent_requests_, in_area_;
   std::shared_ptr<Session*> alive_ = std::make_shared<Session*>(this);
   Link link_;  // last: what it tells us while it ends must find the rest
 };

@@ -89,7 +89,10 @@ uint64_t Session::place_of(const Flight& flight) const {
 void Session::transmit(Flight& flight) {
   flight.sent_now = true;
   const wire::RequestMessage& m = flight.message;
-  flight.lent = flight.lent || m.place != wire::kNoArea;
+  if (m.place != wire::kNoArea) {
+    flight.lent = true;
+    lent_requests_.add();
+  }
   if (m.eager) {
     ++flight.sends;
     link_.send(wire::encode(m, static_cast<uint32_t>(m.total)), m.request.memory,
@@ -228,6 +231,7 @@ Result<void> Session::copy_out_of_area(const Flight& flight, const wire::Data& d
   const auto from = in_area(data.area, data.length);
   if (!from) return from.error();
   copy_in(*from, flight.message.request.memory.slice(Length(data.position), Length(data.length)));
+  in_area_.add();
   link_.send(wire::encode(wire::Taken{data.area}));
   return {};
 }
@@ -251,6 +255,7 @@ Result<void> Session::send_stream(Flight& flight, const wire::Pull& pull) {
     const auto to = in_area(pull.area, pull.length);
     if (!to) return to.error();
     copy_out(memory, *to);
+    in_area_.add();
     link_.send(
         wire::encode(wire::Data{pull.id, pull.part, pull.position, pull.area, pull.length}, 0));
     return {};

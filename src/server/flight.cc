@@ -185,12 +185,20 @@ void Flight::settle(unsigned call) {
   const auto alive = shared_from_this();
   --busy_;
   touch();
+  note_right();
   if (!answered_) return done(call);
   late(call);
   if (busy_ == 0) {
     release();
     session_->retired(*this);
   }
+}
+
+// A right that the session does not hold (any more), but has presented: whatever came of the call,
+// the Store may have opened the file for it.
+void Flight::note_right() {
+  if (!is_transfer(op) || !session_->must_note(request_)) return;
+  session_->note(op, {request_.caller, request_.handle}, request_.right, {});
 }
 
 void Flight::answer(const Result<Reply>& result, SmallData&& data) {
@@ -256,6 +264,11 @@ void CallFlight::begin() {
 
 void CallFlight::keep(unsigned, Result<Reply>&& result) {
   result_.emplace(std::move(result));
+}
+
+void CallFlight::note_right() {
+  const bool opens = op == Op::open || op == Op::create || op == Op::close;
+  if (caller_ && !opens) session_->note(op, {caller_, handle_}, right_, {});
 }
 
 void CallFlight::done(unsigned) {

@@ -89,6 +89,7 @@ class Flight : public std::enable_shared_from_this<Flight> {
   virtual void keep(unsigned call, Result<Reply>&& result) = 0;
   virtual void done(unsigned call) = 0;
   virtual void late(unsigned) {}
+  virtual void note_right();           // of a call that has ended
   virtual void fail(Error error) = 0;  // stop as soon as possible and answer this
   virtual void let_go() {}             // release what it holds or waits for, but not of calls out
   virtual uint64_t written() const { return 0; }  // for an error's done()
@@ -145,6 +146,7 @@ class CallFlight final : public Flight {
   void keep(unsigned call, Result<Reply>&& result) override;
   void done(unsigned call) override;
   void late(unsigned call) override;
+  void note_right() override;
   void fail(Error error) override;
 
   SmallData data_;

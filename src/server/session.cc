@@ -402,6 +402,7 @@ void Session::note(Op op, Holder holder, const Right& right, const Reply& reply)
 }
 
 void Session::hold(const std::string& right, Holder holder) {
+  if (gone_) return;
   if (rights_.try_emplace(right, std::move(holder)).second) exported().holders.hold(right);
 }
 

@@ -210,6 +210,26 @@ TEST(Rights, AreClosedWithTheSession) {
   EXPECT_EQ(sim.memory->open_rights(), 0u);
 }
 
+// A right that was closed and is presented again opens the file again.
+TEST(Rights, PresentedByARequestThatNeverEndsAreClosedToo) {
+  SimServer sim(test_seed());
+  auto client = sim.client();
+  const OpenFile f = create(*client, "f");
+  Request close = request(Op::close, f.handle);
+  close.right = f.right;
+  client->call(std::move(close));
+  EXPECT_EQ(sim.memory->open_rights(), 0u);
+  client->auto_pull = false;
+  client->send(data_request(Op::write, f, range(0, 100000)), pattern(1, 100000));
+  ASSERT_TRUE(sim.loop.run_until([&] { return !client->pulls.empty(); }, 5s));
+  client->answer(client->pulls.front());
+  sim.loop.run_for(1s);
+  EXPECT_EQ(sim.memory->open_rights(), 1u);
+  client->hang_up();
+  sim.loop.run_for(40s);
+  EXPECT_EQ(sim.memory->open_rights(), 0u);
+}
+
 TEST(Rights, AreClosedWithTheLastSessionThatHoldsThem) {
   SimServer sim(test_seed());
   auto a = sim.client("a"), b = sim.client("b"), c = sim.client("c");

@@ -1,5 +1,7 @@
 #include "transport/sim_transport.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -11,6 +13,7 @@
 
 #include "transport/byte_stream.h"
 #include "transport/frame_connection.h"
+#include "transport/shared_region.h"
 
 namespace forebay {
 
@@ -21,7 +24,8 @@ struct Link;
 // One end of a link: what a FrameConnection sees as its socket.
 class SimBytes final : public ByteStream {
  public:
-  SimBytes(std::shared_ptr<Link> link, int side) : link_(std::move(link)), side_(side) {}
+  SimBytes(std::shared_ptr<Link> link, int side, std::shared_ptr<SharedRegion> region)
+      : link_(std::move(link)), side_(side), region_(std::move(region)) {}
   ~SimBytes() override;
 
   void attach(Loop& loop, User& user) override;
@@ -32,10 +36,12 @@ class SimBytes final : public ByteStream {
   void await_writable() override;
   void defer() override;
   void shut() override;
+  std::shared_ptr<SharedRegion> shared() const override { return region_; }
 
  private:
   std::shared_ptr<Link> link_;
   int side_;
+  const std::shared_ptr<SharedRegion> region_;  // null: none
 };
 
 // The bytes on their way in one direction, and whether their receiver has heard of an end.
@@ -308,8 +314,12 @@ class SimListener final : public Listener {
 
 class SimTransport final : public Transport {
  public:
-  SimTransport(std::shared_ptr<SimNetwork::Impl> network, std::string host, Peer identity)
-      : network_(std::move(network)), host_(std::move(host)), identity_(std::move(identity)) {}
+  SimTransport(std::shared_ptr<SimNetwork::Impl> network, std::string host, Peer identity,
+               uint64_t shared_area)
+      : network_(std::move(network)),
+        host_(std::move(host)),
+        identity_(std::move(identity)),
+        shared_area_(shared_area) {}
 
   Result<std::unique_ptr<Listener>> listen(const Address& address, Loop&, Accept accept) override {
     if (address.kind != Address::Kind::simulated) {
@@ -323,12 +333,33 @@ class SimTransport final : public Transport {
   }
 
   void connect(const Address& address, Loop& loop, Duration timeout, Connected done) override;
+  void lend(std::shared_ptr<SharedPages> memory) override { lent_ = std::move(memory); }
 
  private:
   std::shared_ptr<SimNetwork::Impl> network_;
   const std::string host_;
   const Peer identity_;
+  const uint64_t shared_area_;
+  SharedRegion::Lent lent_;
 };
+
+// The client's and the server's view of memory that they share, of nothing if `area` is 0. Two
+// mappings, because the client may exchange the pages under its own.
+using Views = std::array<std::shared_ptr<SharedRegion>, 2>;
+Views share(uint64_t area, const SharedRegion::Lent& lent) {
+  if (area == 0) return {};
+  SharedRegion::Lent seen;
+  if (lent) {
+    seen = SharedPages::adopt(Fd(::dup(lent->descriptor())), lent->bytes().size()).value();
+    seen->drop_descriptor();
+  }
+  const SharedRegion::Layout layout{SharedRegion::kMinRing, area};
+  Views views;
+  views[0] = SharedRegion::create(layout, lent).value();
+  views[1] = SharedRegion::adopt(Fd(::dup(views[0]->descriptor())), layout, seen).value();
+  for (const auto& view : views) view->drop_descriptor();
+  return views;
+}
 
 // A connect under way: the request travels, then the answer.
 struct SimAttempt : std::enable_shared_from_this<SimAttempt> {
@@ -340,6 +371,8 @@ struct SimAttempt : std::enable_shared_from_this<SimAttempt> {
   Address address;
   std::string host;
   Peer identity;
+  uint64_t shared_area = 0;
+  SharedRegion::Lent lent;
   Transport::Connected done;
   Loop::TimerId deadline = 0;
 
@@ -363,12 +396,13 @@ void SimAttempt::reach() {
   link->ends[0].host = host;
   link->ends[1].host = bound->host;
   network.links.push_back(link);
+  Views views = share(shared_area, lent);
   auto ours = std::make_shared<std::unique_ptr<Connection>>(std::make_unique<FrameConnection>(
-      loop, std::make_unique<SimBytes>(link, 0), bound->identity));
+      loop, std::make_unique<SimBytes>(link, 0, std::move(views[0])), bound->identity));
   network.loop.after(network.delay(),
                      [self = shared_from_this(), ours] { self->answer(std::move(*ours)); });
   (*bound->accept)(std::make_unique<FrameConnection>(
-      loop, std::make_unique<SimBytes>(std::move(link), 1), identity));
+      loop, std::make_unique<SimBytes>(std::move(link), 1, std::move(views[1])), identity));
 }
 
 void SimAttempt::answer(Result<std::unique_ptr<Connection>> result) {
@@ -382,6 +416,8 @@ void SimTransport::connect(const Address& address, Loop& loop, Duration timeout,
   attempt->address = address;
   attempt->host = host_;
   attempt->identity = identity_;
+  attempt->shared_area = shared_area_;
+  attempt->lent = lent_;
   attempt->done = std::move(done);
   attempt->deadline = loop.after(timeout, [attempt] {
     attempt->answer(Error(ETIMEDOUT, attempt->address.text() + ": no answer to a connect"));
@@ -396,15 +432,16 @@ SimNetwork::SimNetwork(SimLoop& loop, uint64_t seed, SimOptions options)
 
 SimNetwork::~SimNetwork() = default;
 
-std::unique_ptr<Transport> SimNetwork::transport(std::string host) {
+std::unique_ptr<Transport> SimNetwork::transport(std::string host, uint64_t shared_area) {
   Peer identity;
   identity.caller = this_process_caller();
   identity.where = "sim " + host;
-  return transport(std::move(host), std::move(identity));
+  return transport(std::move(host), std::move(identity), shared_area);
 }
 
-std::unique_ptr<Transport> SimNetwork::transport(std::string host, Peer identity) {
-  return std::make_unique<SimTransport>(impl_, std::move(host), std::move(identity));
+std::unique_ptr<Transport> SimNetwork::transport(std::string host, Peer identity,
+                                                 uint64_t shared_area) {
+  return std::make_unique<SimTransport>(impl_, std::move(host), std::move(identity), shared_area);
 }
 
 bool SimNetwork::cut() {

@@ -12,6 +12,10 @@
 //  - the "kernel" takes at most `window` bytes per direction: the `sent` of more runs later.
 // Not modelled: corrupted, repeated or reordered bytes, which sockets do not deliver either.
 //
+// A transport may share memory with the servers that it connects to, as one on a Unix socket does:
+// each end has a mapping of its own, and sees at once what the other writes there. Frames travel as
+// ever; the rings of the region are not used.
+//
 // One thread only: the SimLoop's. The network must outlive its transports, listeners and
 // connections.
 #pragma once
@@ -41,8 +45,9 @@ class SimNetwork {
   // A host's view of the network. Addresses are "sim:name", and any host may listen on any name.
   // `identity` is what the other end sees as its peer(); by default this process' caller on host
   // `host`, speaking for itself only.
-  std::unique_ptr<Transport> transport(std::string host);
-  std::unique_ptr<Transport> transport(std::string host, Peer identity);
+  // `shared_area`: as SocketOptions has it; 0: its connections share no memory.
+  std::unique_ptr<Transport> transport(std::string host, uint64_t shared_area = 0);
+  std::unique_ptr<Transport> transport(std::string host, Peer identity, uint64_t shared_area = 0);
 
   // Cuts one connection, at random; false if there is none.
   bool cut();

@@ -1,6 +1,7 @@
 // The fault model of the simulated network.
 #include "transport/sim_transport.h"
 
+#include "transport/shared_region.h"
 #include "transport/testing.h"
 
 namespace forebay {
@@ -167,6 +168,24 @@ TEST(SimNetwork, FramesSurviveUntilRandomCutsAndNeverMixUp) {
       EXPECT_EQ(called, payloads.size());
     }
   }
+}
+
+TEST(SimNetwork, MemoryIsSharedAndLent) {
+  SimWorld world;
+  world.client_side = world.network.transport("client", 64_KiB);
+  const auto lent = SharedPages::create(2 * SharedPages::kPage).value();
+  world.client_side->lend(lent);
+  Pairs pairs(world);
+  auto pair = pairs.make();
+  const auto ours = pair.client->shared(), theirs = pair.server->shared();
+  ASSERT_TRUE(ours && theirs);
+  EXPECT_EQ(ours->area().size(), 64_KiB);
+  EXPECT_NE(ours->area().data(), theirs->area().data());
+  ours->area()[4711] = std::byte{42};
+  EXPECT_EQ(theirs->area()[4711], std::byte{42});
+  EXPECT_EQ(ours->lent(), lent);
+  theirs->lent()->bytes()[17] = std::byte{43};
+  EXPECT_EQ(lent->bytes()[17], std::byte{43});
 }
 
 }  // namespace

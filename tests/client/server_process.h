@@ -20,7 +20,10 @@ namespace forebay {
 
 class ServerProcess {
  public:
-  ServerProcess() : address_{Address::Kind::unix_socket, dir_ / "socket", 0} {
+  explicit ServerProcess(ServerOptions options = {}, ExportOptions exported = {})
+      : options_(std::move(options)),
+        exported_(std::move(exported)),
+        address_{Address::Kind::unix_socket, dir_ / "socket", 0} {
     int ready[2];
     FOREBAY_ASSERT(::pipe(ready) == 0);
     pid_ = ::fork();
@@ -42,19 +45,20 @@ class ServerProcess {
 
   const Address& address() const { return address_; }
 
-  static RemoteRuntime runtime() {
+  static RemoteRuntime runtime(uint64_t lent = 0) {
     RemoteRuntime r;
+    r.lent = lent;
     r.make_loop = [] { return std::make_unique<EpollLoop>(); };
     r.make_transport = [](Loop&) {
       return std::make_unique<SocketTransport>(SocketOptions{.shared_area = 4_MiB});
     };
     return r;
   }
-  Result<std::unique_ptr<RemoteStore>> connect() const {
+  Result<std::unique_ptr<RemoteStore>> connect(uint64_t lent = 0) const {
     RemoteOptions options;
     options.address = [a = address_]() -> Result<Address> { return a; };
     options.export_name = "data";
-    return RemoteStore::connect(std::move(options), runtime());
+    return RemoteStore::connect(std::move(options), runtime(lent));
   }
 
  private:
@@ -62,16 +66,17 @@ class ServerProcess {
     EpollLoop loop;
     SocketTransport transport;
     CounterSet counters;
-    Server server({}, loop, {&loop}, counters);
-    ExportOptions exported;
-    exported.name = "data";
-    server.add_export(exported, std::make_unique<MemoryStore>()).value();
+    Server server(options_, loop, {&loop}, counters);
+    exported_.name = "data";
+    server.add_export(exported_, std::make_unique<MemoryStore>()).value();
     const auto listener =
         transport.listen(address_, loop, [&](auto c) { server.accept(std::move(c)); }).value();
     FOREBAY_ASSERT(::write(ready, "!", 1) == 1);
     for (;;) loop.run_one(Duration::max());
   }
 
+  ServerOptions options_;
+  ExportOptions exported_;
   TempDir dir_;
   Address address_;
   pid_t pid_;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transport/shared_pages.h"
+
 namespace forebay::sim {
 
 namespace {
@@ -52,6 +54,11 @@ void Actor::submit(Request&& request, Completion&& done) {
   request.caller = caller_;
   ++in_flight_;
   store_->submit(std::move(request), std::move(done));
+}
+
+void Actor::transfer(Op op, Extents file, std::string& bytes, Completion&& done) {
+  ++in_flight_;
+  world_.transfer(*store_, data_request(op, std::move(file)), bytes, std::move(done));
 }
 
 Result<Reply> Actor::call(Request request) {
@@ -137,6 +144,11 @@ Actor::Shape Actor::shape() {
     case 1:  // a list, now and then longer than the server takes
       blocks = list(2 + world_.random(world_.chance(0.1) ? 3000 : 30));
       break;
+    case 2: {  // whole pages, without which no read is lent
+      const uint64_t length = SharedPages::kPage * (1 + world_.random(4));
+      blocks.push_back({place(length), Length(length)});
+      break;
+    }
     default: {
       const uint64_t length = 1 + world_.random(world_.chance(0.6) ? 512 : 16000);
       blocks.push_back({place(length), Length(length)});
@@ -147,13 +159,13 @@ Actor::Shape Actor::shape() {
   return s;
 }
 
-Request Actor::transfer(Op op, Extents file, std::string& bytes) const {
+Request Actor::data_request(Op op, Extents file) const {
   Request r;
   r.op = op;
+  r.caller = caller_;
   r.handle = file_.handle;
   r.right = right_;
   r.file = std::move(file);
-  r.memory = Memory::of(std::as_writable_bytes(std::span(bytes)));
   return r;
 }
 
@@ -164,7 +176,7 @@ void Actor::write_region() {
     region_[offset - number_ * kRegion] = s->bytes[at];
     writers_[offset - number_ * kRegion] = s;
   });
-  submit(transfer(Op::write, s->file, s->bytes), [this, s](Result<Reply>&& result) {
+  transfer(Op::write, s->file, s->bytes, [this, s](Result<Reply>&& result) {
     s->unknown = lost(result);
     EXPECT_TRUE(result || s->unknown) << "write: " << (result ? "" : result.error().message());
     if (result) {
@@ -185,7 +197,7 @@ void Actor::read_region() {
     read->expected[at] = region_[offset - number_ * kRegion];
     read->writers[at] = writers_[offset - number_ * kRegion];
   });
-  submit(transfer(Op::read, s.file, read->bytes), [this, read](Result<Reply>&& result) {
+  transfer(Op::read, s.file, read->bytes, [this, read](Result<Reply>&& result) {
     EXPECT_TRUE(result) << "read: " << (result ? "" : result.error().message());
     if (result) {
       EXPECT_EQ(result->count, read->bytes.size());
@@ -221,7 +233,7 @@ void Actor::write_register() {
   }
   file_.history.write_begins(value, value);
   const Extents where(Extent{Offset(file_.register_at), Length(kRegister)});
-  submit(transfer(Op::write, where, *bytes), [this, bytes, value](Result<Reply>&& result) {
+  transfer(Op::write, where, *bytes, [this, bytes, value](Result<Reply>&& result) {
     const bool unknown = lost(result);
     EXPECT_TRUE(result || unknown) << "register: " << (result ? "" : result.error().message());
     if (result) file_.history.write_ends(value, world_.tick());
@@ -233,7 +245,7 @@ void Actor::read_register() {
   const uint64_t begin = world_.tick();
   auto bytes = std::make_shared<std::string>(kRegister, '\0');
   const Extents where(Extent{Offset(file_.register_at), Length(kRegister)});
-  submit(transfer(Op::read, where, *bytes), [this, bytes, begin](Result<Reply>&& result) {
+  transfer(Op::read, where, *bytes, [this, bytes, begin](Result<Reply>&& result) {
     EXPECT_TRUE(result) << "register: " << (result ? "" : result.error().message());
     uint64_t first;
     std::memcpy(&first, bytes->data(), sizeof first);
@@ -316,7 +328,9 @@ void Actor::check_names(Op op, const std::string& name, const Result<Reply>& res
 void Actor::verify() {
   std::string bytes(kRegion, '?');
   const Extents all(Extent{Offset(number_ * kRegion), Length(kRegion)});
-  EXPECT_TRUE(call(transfer(Op::read, all, bytes)));
+  Request read = data_request(Op::read, all);
+  read.memory = Memory::of(std::as_writable_bytes(std::span(bytes)));
+  EXPECT_TRUE(call(std::move(read)));
   for (size_t at = 0; at < kRegion; ++at) {
     if (writers_[at] && writers_[at]->unknown) region_[at] = bytes[at];
   }

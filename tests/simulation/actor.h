@@ -26,7 +26,7 @@
 namespace forebay::sim {
 
 inline constexpr uint64_t kRegion = 64_KiB;
-inline constexpr uint64_t kRegister = 10_KiB;  // three chunks
+inline constexpr uint64_t kRegister = 12_KiB;  // three chunks
 
 struct SharedFile {
   Handle handle;
@@ -47,7 +47,7 @@ class Actor {
   void verify();
 
   uint64_t unknown() const { return unknown_; }
-  uint64_t resent() const { return store_->stats().resent; }
+  RemoteStore::Stats stats() const { return store_->stats(); }
 
  private:
   struct Read;
@@ -61,11 +61,12 @@ class Actor {
   void step();
   void finished();
   void submit(Request&& request, Completion&& done);
+  void transfer(Op op, Extents file, std::string& bytes, Completion&& done);
   Result<Reply> call(Request request);
 
   std::vector<Extent> list(uint64_t count);
   Shape shape();
-  Request transfer(Op op, Extents file, std::string& bytes) const;
+  Request data_request(Op op, Extents file) const;
   void write_region();
   void read_region();
   void check(Read& read) const;

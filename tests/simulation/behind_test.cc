@@ -89,18 +89,20 @@ class Committer {
     r.right = right_;
     return r;
   }
-  Request transfer(Op op, uint64_t at, std::string& bytes) const {
-    Request r = request(op);
-    r.file = Extents(Extent{Offset(at), Length(bytes.size())});
-    r.memory = Memory::of(std::as_writable_bytes(std::span(bytes)));
-    return r;
-  }
-  void submit(Request&& r, Completion&& done) {
+  Completion counted(Completion&& done) {
     ++under_way_;
-    store_->submit(std::move(r), [this, done = std::move(done)](Result<Reply>&& result) mutable {
+    return [this, done = std::move(done)](Result<Reply>&& result) mutable {
       --under_way_;
       done(std::move(result));
-    });
+    };
+  }
+  void submit(Request&& r, Completion&& done) {
+    store_->submit(std::move(r), counted(std::move(done)));
+  }
+  void transfer(Op op, uint64_t at, std::string& bytes, Completion&& done) {
+    Request r = request(op);
+    r.file = Extents(Extent{Offset(at), Length(bytes.size())});
+    world_.transfer(*store_, std::move(r), bytes, counted(std::move(done)));
   }
   bool note(const Result<Reply>& result) {
     if (!result) failed_ = true, ++totals_.errors;
@@ -120,11 +122,11 @@ class Committer {
       possible_[at + i].set(static_cast<unsigned char>(bytes[i]));
     }
     auto held = std::make_shared<std::string>(std::move(bytes));
-    submit(transfer(Op::write, at, *held), [this, held](Result<Reply>&& r) { note(r); });
+    transfer(Op::write, at, *held, [this, held](Result<Reply>&& r) { note(r); });
   }
   void read() {
     auto held = std::make_shared<std::string>(kSize, '?');
-    submit(transfer(Op::read, 0, *held), [this, held](Result<Reply>&& r) {
+    transfer(Op::read, 0, *held, [this, held](Result<Reply>&& r) {
       if (!note(r)) return;
       ++totals_.reads;
       // A client that was forgotten is told by the next commit.
@@ -151,7 +153,7 @@ class Committer {
     submit(request(Op::commit), [this](Result<Reply>&& r) {
       if (!note(r)) return;
       auto held = std::make_shared<std::string>(kSize, '?');
-      submit(transfer(Op::read, 0, *held), [this, held](Result<Reply>&& result) {
+      transfer(Op::read, 0, *held, [this, held](Result<Reply>&& result) {
         if (!note(result)) return;
         current_ = *held;
         for (uint64_t i = 0; i < kSize; ++i) {

@@ -16,7 +16,7 @@ constexpr unsigned kClients = 3;
 constexpr unsigned kOperations = 60;  // of each client
 
 struct Totals {
-  uint64_t unknown = 0, resent = 0;
+  uint64_t unknown = 0, resent = 0, lent = 0, in_area = 0;
   int kills = 0, stops = 0;
   Duration time{0};  // virtual
   bool operator==(const Totals&) const = default;
@@ -68,7 +68,10 @@ void live(uint64_t seed, const Climate& climate, Totals& totals) {
   for (auto& actor : actors) {
     actor->verify();
     totals.unknown += actor->unknown();
-    totals.resent += actor->resent();
+    const RemoteStore::Stats stats = actor->stats();
+    totals.resent += stats.resent;
+    totals.lent += stats.lent;
+    totals.in_area += stats.in_area;
   }
   totals.time += world.loop.now().since_start;
   totals.kills += world.kills;
@@ -90,8 +93,15 @@ Totals live_many(const Climate& climate) {
     SCOPED_TRACE(fmt::format("FOREBAY_SEED={} replays it", seed));
     live(seed, climate, totals);
   }
-  fmt::print("{}: {} seeds, {} kills, {} stops, {} sent again, {} outcomes unknown\n", climate.name,
-             ran, totals.kills, totals.stops, totals.resent, totals.unknown);
+  fmt::print(
+      "{}: {} seeds, {} kills, {} stops, {} sent again, {} outcomes unknown, {} requests on lent "
+      "memory, {} chunks in shared areas\n",
+      climate.name, ran, totals.kills, totals.stops, totals.resent, totals.unknown, totals.lent,
+      totals.in_area);
+  if (ran >= 20) {
+    EXPECT_GT(totals.lent, 0u) << "no client shared memory";
+    EXPECT_GT(totals.in_area, 0u);
+  }
   return totals;
 }
 

@@ -1,10 +1,15 @@
 #include "world.h"
 
+#include <cstring>
+
 namespace forebay::sim {
 
 using namespace std::chrono_literals;
 
 namespace {
+
+// A few chunks, so that requests wait for each other.
+constexpr uint64_t kArea = 16_KiB, kLent = 256_KiB;
 
 const Address kServer{Address::Kind::simulated, "server", 0};
 
@@ -39,8 +44,28 @@ std::unique_ptr<RemoteStore> World::connect(const std::string& host) {
   options.retry_for = 10min;
   RemoteRuntime runtime;
   runtime.loop = &loop;
-  runtime.make_transport = [this, host](Loop&) { return network_.transport(host); };
+  const bool shares = random(2) == 0;
+  if (shares) runtime.lent = kLent;
+  runtime.make_transport = [this, host, area = shares ? kArea : 0](Loop&) {
+    return network_.transport(host, area);
+  };
   return RemoteStore::connect(std::move(options), std::move(runtime)).value();
+}
+
+void World::transfer(RemoteStore& store, Request&& request, std::string& bytes, Completion&& done) {
+  std::byte* const lent = random(2) ? store.allocate(bytes.size()) : nullptr;
+  if (!lent) {
+    request.memory = Memory::of(std::as_writable_bytes(std::span(bytes)));
+    return store.submit(std::move(request), std::move(done));
+  }
+  std::memcpy(lent, bytes.data(), bytes.size());
+  request.memory = Memory::of(std::span(lent, bytes.size()));
+  store.submit(std::move(request),
+               [&store, &bytes, lent, done = std::move(done)](Result<Reply>&& result) mutable {
+                 std::memcpy(bytes.data(), lent, bytes.size());
+                 store.deallocate(lent);
+                 done(std::move(result));
+               });
 }
 
 // ---- The server's lives ----

@@ -36,7 +36,11 @@ class World {
   World(uint64_t seed, const Climate& climate);
   ~World();
 
+  // Half of the clients share memory with the server.
   std::unique_ptr<RemoteStore> connect(const std::string& host);
+  // A read or write of `bytes`, which live until it is done; half of those of a client that shares
+  // memory are in memory that it lends.
+  void transfer(RemoteStore& store, Request&& request, std::string& bytes, Completion&& done);
   void begin_faults() {
     disk.fail_writes(climate.full);
     schedule();
