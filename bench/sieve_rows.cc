@@ -57,7 +57,7 @@ Open through(const Bed& bed) {
   return [&bed]() -> Read {
     const std::shared_ptr<Store> store = must(bed.connect(Socket::unix_socket));
     const auto file = std::make_shared<OpenFile>(must(open_file(*store, kName)));
-    return [=](uint64_t k, std::span<std::byte> into) {
+    return [store, file](uint64_t k, std::span<std::byte> into) {
       const Extent first{Offset(k * kPieces * kStride), Length(kPiece)};
       Extents where = must(Extents::make({first}, {{kPieces, kStride}}));
       if (must(file->read(std::move(where), into)) != into.size())
