@@ -589,7 +589,7 @@ class Faults(Case):
         self.start("--grace", "1s")
         for name, job in (("SLURM_JOB_ID", "4711"), ("FOREBAY_CLIENT_JOB", "night run")):
             self.env[name] = job  # ours counts more than Slurm's
-            process = self.put_slowly(2 * MIB)
+            process = self.put_slowly(40 * MIB)
             wait_for("its session", lambda: [s["job"] for s in self.status()["sessions"]] == [job])
             self.assertIn(job, self.good("status"))
             process.kill()
