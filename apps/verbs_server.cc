@@ -163,6 +163,14 @@ void show_scheduler(const Json& exported) {
       s["latency_us"]["p99"].number());
 }
 
+void show_sieve(const Json& exported) {
+  const Json& s = exported["sieve"];
+  if (s["windows"].integer() == 0) return;
+  fmt::print("{}: {} scattered reads and {} writes went as {} larger ones, {} in all\n",
+             exported["name"].text(), s["reads"].integer(), s["writes"].integer(),
+             s["windows"].integer(), bytes(s["bytes"]));
+}
+
 void show_write_behind(const Json& exported) {
   const Json& s = exported["write_behind"];
   if (s["writes"].integer() == 0) return;
@@ -188,6 +196,7 @@ void show_exports(const Json& status) {
   fmt::print("\n{}", columns(rows, "<<>>>>>>"));
   for (const Json& e : status["exports"].array()) {
     show_scheduler(e);
+    show_sieve(e);
     show_write_behind(e);
   }
 }

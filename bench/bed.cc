@@ -128,14 +128,14 @@ Request OpenFile::request(Op op, uint64_t at, Memory memory) const {
   return request;
 }
 
-Result<uint64_t> OpenFile::move(Op op, uint64_t at, Memory memory) {
-  Result<Reply> reply = store_->call(request(op, at, std::move(memory)));
+Result<uint64_t> OpenFile::move(Request request) {
+  Result<Reply> reply = store_->call(std::move(request));
   if (!reply) return std::move(reply).error();
   return reply->count;
 }
 
 Result<uint64_t> OpenFile::write(uint64_t at, std::span<const std::byte> bytes) {
-  return move(Op::write, at, Memory::of(bytes));
+  return move(request(Op::write, at, Memory::of(bytes)));
 }
 
 void OpenFile::submit_write(uint64_t at, std::span<const std::byte> bytes, Completion done) {
@@ -158,7 +158,13 @@ Result<void> OpenFile::close() {
 }
 
 Result<uint64_t> OpenFile::read(uint64_t at, std::span<std::byte> bytes) {
-  return move(Op::read, at, Memory::of(bytes));
+  return move(request(Op::read, at, Memory::of(bytes)));
+}
+
+Result<uint64_t> OpenFile::read(Extents where, std::span<std::byte> bytes) {
+  Request scattered = request(Op::read, 0, Memory::of(bytes));
+  scattered.file = std::move(where);
+  return move(std::move(scattered));
 }
 
 Result<OpenFile> open_file(Store& store, const std::string& name) {

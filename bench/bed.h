@@ -53,13 +53,14 @@ class OpenFile {
 
   Result<uint64_t> write(uint64_t at, std::span<const std::byte> bytes);
   Result<uint64_t> read(uint64_t at, std::span<std::byte> bytes);
+  Result<uint64_t> read(Extents where, std::span<std::byte> bytes);
   void submit_write(uint64_t at, std::span<const std::byte> bytes, Completion done);
   void submit_read(uint64_t at, std::span<std::byte> bytes, Completion done);
   Result<void> close();
 
  private:
   Request request(Op op, uint64_t at, Memory memory) const;
-  Result<uint64_t> move(Op op, uint64_t at, Memory memory);
+  Result<uint64_t> move(Request request);
 
   Store* store_;
   Handle handle_;

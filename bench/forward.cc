@@ -42,6 +42,7 @@ void run_rows(const BenchOptions& options, const std::string& scratch, Report& r
   stream_rows(forward);
   add_direct_row(options, scratch, report);
   small_rows(forward);
+  sieve_rows(forward);
   gluster_rows(forward);
   policy_rows(forward);
   forward.add({"merge-1m"}, [&] {

@@ -29,6 +29,7 @@ struct Forward {
 
 void stream_rows(Forward& forward);   // 8 MiB requests to files of the clients' own
 void small_rows(Forward& forward);    // 4 KiB requests to one shared file
+void sieve_rows(Forward& forward);    // scattered reads of one file
 void scale_rows(Forward& forward);    // up to 256 clients
 void policy_rows(Forward& forward);   // auto against fifo and hbrr over all sizes, and the plots
 void gluster_rows(Forward& forward);  // small requests, and auto, on a GlusterFS volume

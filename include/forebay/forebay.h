@@ -143,8 +143,6 @@ int fb_close(fb_file* file);
 
 // Advice for one file. EINVAL for an unknown key (fb_error() names the nearest known one) or a
 // value that the key does not have. Keys:
-//   job           any text up to 255 bytes; it goes no further than this process as yet: the server
-//                 shows the job of the connection (SLURM_JOB_ID)
 //   direct        on, off: does data of this file go around the server's page cache? To fb_open
 //                 only (ENOTSUP here); for all who have the file open, until the last closes it.
 //   write_behind  on, off: may writes be acknowledged before they are in the file system, until the

@@ -190,6 +190,9 @@ ExportOptions export_options(const ExportConfig& config) {
                                                           : Policy::automatic;
   options.scheduler.quantum = config.quantum;
   options.scheduler.brute_force = config.merger == "brute";
+  // To a store in memory a call is nothing, and a copy is all there is.
+  options.sieve.reads = config.sieve == "auto" && config.store == "posix";
+  options.sieve.writes = config.sieve_writes && config.store == "posix";
   using When = WriteBehindOptions::When;
   options.write_behind.when = config.write_behind == "on"    ? When::always
                               : config.write_behind == "off" ? When::never
@@ -241,7 +244,9 @@ Result<std::unique_ptr<RemoteStore>> connect(const Config& config, const std::st
   options.retry_for = config.client.retry_for;
   options.program = program;
   options.chunk = static_cast<uint32_t>(config.client.chunk);
-  if (const char* job = std::getenv("SLURM_JOB_ID")) options.job = job;
+  options.job = config.client.job;
+  const char* const slurm = std::getenv("SLURM_JOB_ID");
+  if (options.job.empty() && slurm) options.job = slurm;
   if (options.export_name.empty()) {
     auto only = only_export(config);
     if (!only) return only.error();

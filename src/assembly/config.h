@@ -53,6 +53,8 @@ struct ExportConfig {
   std::string scheduler = "auto";
   unsigned quantum = 256;
   std::string merger = "tree";
+  std::string sieve = "auto";
+  bool sieve_writes = false;
   std::string write_behind = "hint";
   uint64_t write_behind_memory = 32_MiB;
   Duration write_behind_age = std::chrono::seconds(1);
@@ -67,6 +69,7 @@ struct ClientConfig {
   uint64_t alloc_memory = 1_GiB;
   uint64_t chunk = 0;
   std::string export_name;
+  std::string job;
   Duration connect_timeout = std::chrono::seconds(5);
   Duration retry_for = std::chrono::seconds(60);
 };

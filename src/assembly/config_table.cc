@@ -102,6 +102,14 @@ std::vector<Key> describe(ExportConfig& c) {
        "(`brute`), "
        "which is as fast for a few",
        "tree|brute"},
+      {"sieve", &c.sieve,
+       "scattered reads of a `posix` export: read over small holes where that is cheaper than a "
+       "call for each piece (`auto`), or always piece by piece (`off`)",
+       "auto|off"},
+      {"sieve_writes", &c.sieve_writes,
+       "the same for writes: what lies between the pieces is read and written back, so only for "
+       "an export that nobody writes to but through this server; it waits for others that use the "
+       "same part of the file, and fills the holes of a sparse file"},
       {"write_behind", &c.write_behind,
        "which writes are acknowledged when they are in the server's memory and written later, "
        "merged: none (`off`), those of clients that ask for it (`hint`), or all (`on`); commit and "
@@ -151,6 +159,9 @@ std::vector<Key> describe(ClientConfig& c) {
        0,
        16_MiB},
       {"export", &c.export_name, "which export to use; empty: the server's only one"},
+      {"job", &c.job,
+       "the job that the client belongs to, as `forebay status` shows it, up to 255 bytes; empty: "
+       "`$SLURM_JOB_ID`"},
       {"connect_timeout", &c.connect_timeout, "how long one attempt to connect may take"},
       {"retry_for", &c.retry_for,
        "how long to keep trying after a connection is lost, before requests fail"},

@@ -11,16 +11,6 @@
 namespace forebay::capi {
 namespace {
 
-constexpr size_t kMaxJob = 255;  // of a label on the wire
-
-Result<void> set_job(fb_file& file, std::string_view value) {
-  if (value.size() > kMaxJob) return Error(EINVAL, "job: longer than 255 bytes");
-  Caller caller = *file.caller();
-  caller.job = value;
-  file.set_caller(std::make_shared<const Caller>(std::move(caller)));
-  return {};
-}
-
 Result<void> set_write_behind(fb_file& file, std::string_view value) {
   if (value == "off") return file.write_flags = kFlagStable, Result<void>();
   if (value == "on") return file.write_flags = kFlagBehind, Result<void>();
@@ -39,8 +29,7 @@ struct Hint {
   Result<void> (*set)(fb_file&, std::string_view value);
   bool only_at_open = false;
 };
-constexpr Hint kHints[] = {
-    {"job", set_job}, {"write_behind", set_write_behind}, {"direct", set_direct, true}};
+constexpr Hint kHints[] = {{"write_behind", set_write_behind}, {"direct", set_direct, true}};
 
 Error unknown(std::string_view key) {
   std::vector<std::string> known;

@@ -33,17 +33,6 @@ fb_store::~fb_store() {
   for (fb_file* file : lives.now()->closed) delete file;
 }
 
-void fb_file::set_caller(CallerRef caller) {
-  auto* mine = new Speaker{std::move(caller), speaker_.load()};
-  while (!speaker_.compare_exchange_weak(mine->older, mine)) {
-  }
-}
-
-void fb_file::forget_callers() {
-  Speaker* speaker = speaker_.exchange(nullptr);
-  while (speaker) delete std::exchange(speaker, speaker->older);
-}
-
 namespace forebay::capi {
 
 Result<Use> Use::begin(fb_file* file) {
@@ -56,7 +45,7 @@ Result<Use> Use::begin(fb_file* file) {
 Request Use::request(Op op, uint32_t flags) const {
   return {.op = op,
           .flags = flags,
-          .caller = file_->caller(),
+          .caller = file_->owner.caller,
           .handle = file_->handle,
           .right = file_->right};
 }
@@ -71,7 +60,6 @@ fb_file* take_place(fb_store& store) {
 }
 
 void give_place(fb_file* file, Life& life) {
-  file->forget_callers();
   file->write_flags = 0;
   std::lock_guard lock(life.mutex);
   life.closed.push_back(file);

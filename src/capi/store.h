@@ -31,17 +31,9 @@ struct fb_store {
 
 struct fb_file {
   explicit fb_file(fb_store& in) : owner(in) {}
-  ~fb_file() { forget_callers(); }
   fb_file(const fb_file&) = delete;
 
   // Whoever has begun a use may read the rest.
-  const forebay::CallerRef& caller() const {
-    const Speaker* now = speaker_.load(std::memory_order_acquire);
-    return now ? now->caller : owner.caller;
-  }
-  void set_caller(forebay::CallerRef caller);
-  void forget_callers();  // closed only
-
   fb_store& owner;
   forebay::capi::Uses uses;
   forebay::Handle handle;
@@ -49,15 +41,6 @@ struct fb_file {
   uint32_t opened_in = 0;                // the number of a life
   uint32_t open_flags = 0;               // that hints ask for, while it is being opened
   std::atomic<uint32_t> write_flags{0};  // of its writes: kFlagBehind, kFlagStable
-
- private:
-  // As whom the file's requests are sent. Older ones stay until the close, because a call on
-  // another thread may be reading them.
-  struct Speaker {
-    forebay::CallerRef caller;
-    Speaker* older;
-  };
-  std::atomic<Speaker*> speaker_{nullptr};
 };
 
 namespace forebay::capi {

@@ -231,6 +231,9 @@ struct Request {
   Extents file = {};          // file side of read and write
   Memory memory = {};         // memory side; never on the wire
   std::stop_token stop = {};  // cancel: a Store may give up with ECANCELED while it has not begun
+  // Of a write: until it completes, whoever submits it keeps all others from the whole of
+  // file.bounds(), so what lies between the pieces may be read and written back. Never on the wire.
+  bool owns_holes = false;
 };
 
 struct Reply {

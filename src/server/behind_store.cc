@@ -163,7 +163,10 @@ void BehindStore::State::write_through(Request&& r, Completion&& done, Origin or
   {
     std::lock_guard lock(mutex_);
     seen_.through += early(r, origin);
-    if (file && !file->dirty.touch(r.file) && !file->flushing.touch(r.file)) file = nullptr;
+    // What lies in its holes would be read and written back as it was before.
+    const Extents whole = r.owns_holes ? Extents(r.file.bounds()) : Extents();
+    const Extents& touched = r.owns_holes ? whole : r.file;
+    if (file && !file->dirty.touch(touched) && !file->flushing.touch(touched)) file = nullptr;
   }
   if (!file) return inner_.submit(std::move(r), std::move(done), origin);
   std::stop_token stop = r.stop;

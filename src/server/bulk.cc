@@ -154,6 +154,7 @@ Request BulkFlight::part_of_request(Chunk& chunk) const {
   part.file = std::move(chunk.file);
   part.memory = Memory::of(chunk.room.bytes().first(chunk.length));
   part.stop = request_.stop;
+  part.owns_holes = request_.owns_holes;
   return part;
 }
 

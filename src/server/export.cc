@@ -22,8 +22,13 @@ Export::Export(ExportOptions o, Handle r, std::unique_ptr<Store> store, CounterS
       bytes_in(counter(counters, options, "bytes_in")),
       bytes_out(counter(counters, options, "bytes_out")),
       flights(counter(counters, options, "flights")),
+      sieved{
+          counter(counters, options, "sieved_reads"), counter(counters, options, "sieved_writes"),
+          counter(counters, options, "sieve_windows"), counter(counters, options, "sieve_bytes")},
       store_(std::make_unique<BehindStore>(
-          std::make_unique<ScheduledStore>(std::move(store), options.scheduler, pool),
+          std::make_unique<ScheduledStore>(
+              std::make_unique<SievedStore>(std::move(store), options.sieve, pool, sieved),
+              options.scheduler, pool),
           options.write_behind, boot)),
       prepared_(store_->prepare(pool.memory(), pool.buffer_size())) {
   if (prepared_) pool.keep_pages();

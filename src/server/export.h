@@ -18,6 +18,7 @@
 #include "server/holders.h"
 #include "server/reserve.h"
 #include "server/server.h"
+#include "server/sieved_store.h"
 #include "store/store.h"
 
 namespace forebay::server {
@@ -44,12 +45,18 @@ class Export {
     store_.reset();
   }
 
+  // Is this a write that is to be sieved, so that it must have its holes for itself?
+  bool wants_holes(const Request& request) const {
+    return sieves(options.sieve, store(), pool, request);
+  }
+
   // What `status` shows.
   std::array<Counter*, kOpCount> ops;
   Counter& errors;
   Counter& bytes_in;
   Counter& bytes_out;
   Counter& flights;  // now
+  SieveCounters sieved;
 
   Export(ExportOptions options, Handle root, std::unique_ptr<Store> store, CounterSet& counters,
          uint64_t boot);

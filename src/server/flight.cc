@@ -72,6 +72,7 @@ void Flight::start() {
 // What a request must have for itself. A truncation takes everything beyond the new size.
 Result<Extents> Flight::wanted() const {
   if (list_) return list_->reserved();
+  if (request_.owns_holes) return Extents(request_.file.bounds());
   if (is_transfer(op)) return request_.file;
   if (op == Op::resize) {
     return Extents::make({{Offset(request_.length.value),
@@ -84,6 +85,7 @@ Result<Extents> Flight::wanted() const {
 // True if the request may go on at once.
 bool Flight::reserve() {
   if (!is_transfer(op) && op != Op::resize && op != Op::fallocate) return true;
+  request_.owns_holes = exported().wants_holes(request_);
   Result<Extents> extents = wanted();
   if (!extents) return fail(std::move(extents).error()), false;
   if (extents->empty()) return true;
@@ -131,10 +133,12 @@ void Flight::pull_list() {
     }
     return;
   }
+  const bool holes = list_->reserved().value().contiguous();
   Result<Extents> extents = list_->take();
   list_.reset();
   if (!extents) return fail(std::move(extents).error());
   request_.file = std::move(*extents);
+  request_.owns_holes = holes && exported().wants_holes(request_);
   begin();
 }
 

@@ -85,6 +85,7 @@ void LentFlight::issue(unsigned call) {
   request.handle = request_.handle;
   request.right = request_.right;
   request.stop = request_.stop;
+  request.owns_holes = request_.owns_holes;
   request.memory = Memory::of(std::span(at_ + part.position, part.length));
   submit(std::move(request), call);
 }

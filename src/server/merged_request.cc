@@ -37,7 +37,7 @@ uint64_t before(const Extents& file, Offset end) {
 
 uint32_t mergeable_pieces(const Request& r) {
   const uint64_t pieces = std::max(r.file.pieces(), r.memory.shape.pieces());
-  if (pieces > kMostPieces || r.flags != 0) return 0;
+  if (pieces > kMostPieces || r.flags != 0 || r.owns_holes) return 0;
   if (r.op == Op::write && !r.file.contiguous() && !ascends(r.file)) return 0;
   return static_cast<uint32_t>(pieces);
 }

@@ -26,7 +26,8 @@ struct Staging {
 };
 
 // May a request be merged at all, and how many pieces does it then have? 0: it goes alone. A write
-// that does not simply rise through the file may write a byte twice, and the later one counts.
+// that does not simply rise through the file may write a byte twice, and the later one counts; one
+// that owns its holes is for sieving, and owns them alone.
 uint32_t mergeable_pieces(const Request& request);
 
 class MergedRequest {

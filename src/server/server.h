@@ -44,6 +44,14 @@ struct SchedulerOptions {
   bool brute_force = false;  // the merger: brute force instead of a tree
 };
 
+// Scattered reads and writes that become larger ones where it is cheaper (server/sieved_store.h).
+struct SieveOptions {
+  bool reads = true;
+  bool writes = false;  // nobody else writes to the files
+  // What a call of the Store costs, in bytes that it reads meanwhile; 0: by its kind. For tests.
+  uint64_t call = 0;
+};
+
 // What of a bulk request may happen at once (server/bulk.h).
 enum class Pipeline : uint8_t {
   none,      // all of it, or as much as there are buffers for, is transferred before it is stored
@@ -67,6 +75,7 @@ struct ExportOptions {
   unsigned in_flight = 4;  // chunks of one request under way at most, unless the pipeline is none
   Pipeline pipeline = Pipeline::parallel;
   SchedulerOptions scheduler = {};
+  SieveOptions sieve = {};
   WriteBehindOptions write_behind = {};
 };
 

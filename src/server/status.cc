@@ -66,14 +66,20 @@ std::string to_json(const BehindStatus& s) {
       ratio, s.retried, s.lost_pieces, s.lost_bytes);
 }
 
+std::string to_json(const SieveCounters& s) {
+  return fmt::format(R"({{"reads": {}, "writes": {}, "windows": {}, "bytes": {}}})", s.reads.get(),
+                     s.writes.get(), s.windows.get(), s.bytes.get());
+}
+
 std::string to_json(const Export& e) {
   return fmt::format(
       R"({{"name": {}, "what": {}, "flights": {}, "reservations": {}, "errors": {}, "bytes_in": {}, )"
       R"("bytes_out": {}, "pool": {{"buffer": {}, "buffers": {}, "in_use": {}}}, )"
-      R"("scheduler": {}, "write_behind": {}, "ops": {{{}}}}})",
+      R"("scheduler": {}, "sieve": {}, "write_behind": {}, "ops": {{{}}}}})",
       quoted(e.options.name), quoted(e.options.what), e.flights.get(), e.reservations.held(),
       e.errors.get(), e.bytes_in.get(), e.bytes_out.get(), e.pool.buffer_size(), e.pool.capacity(),
-      e.pool.in_use(), to_json(e.store().scheduler()), to_json(e.store().status()), ops_of(e));
+      e.pool.in_use(), to_json(e.store().scheduler()), to_json(e.sieved),
+      to_json(e.store().status()), ops_of(e));
 }
 
 std::string to_json(const SessionStatus& s) {

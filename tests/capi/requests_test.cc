@@ -193,7 +193,7 @@ TEST_F(CapiRequests, ManyThreadsOnOneFileAndConnection) {
         wrong += fb_ipwrite(own, data.data(), data.size(), 0, &requests[0]) != 0;
         wrong += fb_ipwrite(shared, data.data(), data.size(), t * 100'000, &requests[1]) != 0;
         wrong += fb_ipread(shared, back.data(), back.size(), t * 100'000, &requests[2]) != 0;
-        wrong += fb_set_hint(shared, "job", std::to_string(i).c_str()) != 0;
+        wrong += fb_set_hint(shared, "write_behind", i % 2 ? "on" : "off") != 0;
         wrong += fb_wait_all(3, requests, nullptr) != 0 || back != data;
         wrong += fb_close(own) != 0;
       }

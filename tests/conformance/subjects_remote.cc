@@ -39,6 +39,7 @@ struct Way {
   uint64_t shared_area = 0;  // of the client, on a Unix socket
   bool behind = false;
   Pipeline pipeline = Pipeline::parallel;
+  uint64_t sieve_call = 0;  // SieveOptions::call
 };
 
 std::unique_ptr<Server> make_server(Loop& loop, CounterSet& counters, Store& store, uint64_t chunk,
@@ -53,6 +54,7 @@ std::unique_ptr<Server> make_server(Loop& loop, CounterSet& counters, Store& sto
   exported.pool = 64 * chunk;
   exported.chunk = chunk;
   exported.pipeline = way.pipeline;
+  exported.sieve = {.writes = way.sieve_call > 0, .call = way.sieve_call};
   if (way.behind) {
     exported.write_behind = {.when = WriteBehindOptions::When::always,
                              .memory = 64_KiB,
@@ -160,20 +162,25 @@ Subject served(Subject subject, std::string name) {
 std::vector<Subject> remote_subjects() {
   constexpr Way kPlain{}, kBehind{.behind = true}, kShared{.shared_area = 256_KiB};
   constexpr Way kNone{.pipeline = Pipeline::none}, kSerial{.pipeline = Pipeline::serial};
+  constexpr Way kSieved{.sieve_call = 1_MiB};  // whatever is scattered goes whole
+  constexpr Way kSievedBehind{.behind = true, .sieve_call = 1_MiB};
   const Subject memory = memory_subjects().front(), posix = posix_subjects().front();
   Subject remote = served<SimFixture<kPlain>>(memory, "remote");
   Subject none = served<SimFixture<kNone>>(memory, "remote_none");
   Subject serial = served<SimFixture<kSerial>>(memory, "remote_serial");
   Subject behind = served<SimFixture<kBehind>>(memory, "remote_behind");
-  for (Subject* s : {&remote, &none, &serial, &behind}) {
+  Subject sieved = served<SimFixture<kSieved>>(memory, "remote_sieved");
+  Subject sieved_behind = served<SimFixture<kSievedBehind>>(memory, "remote_sieved_behind");
+  for (Subject* s : {&remote, &none, &serial, &behind, &sieved, &sieved_behind}) {
     s->lacks[Feature::threads] = "a simulated loop and all that is on it run in one thread";
   }
   Subject sockets = served<UnixFixture<kPlain>>(posix, "remote_unix");
   Subject shared = served<UnixFixture<kShared>>(posix, "remote_shared");
   Subject late = served<UnixFixture<kBehind>>(posix, "remote_unix_behind");
   // Each run starts a server; `remote` and `posix` fail every call.
-  for (Subject* s : {&none, &serial, &sockets, &shared, &late}) s->every_call = 4;
-  return {remote, none, serial, behind, sockets, shared, late};
+  for (Subject* s : {&none, &serial, &sieved, &sieved_behind, &sockets, &shared, &late})
+    s->every_call = 4;
+  return {remote, none, serial, behind, sieved, sieved_behind, sockets, shared, late};
 }
 
 }  // namespace forebay::conformance

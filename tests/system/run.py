@@ -585,6 +585,17 @@ class Faults(Case):
         self.assertEqual(process.returncode, 1)
         self.assertIn(b"forebay: put: /slow: ", err)
 
+    def test_the_job_of_a_client_is_shown(self):
+        self.start("--grace", "1s")
+        for name, job in (("SLURM_JOB_ID", "4711"), ("FOREBAY_CLIENT_JOB", "night run")):
+            self.env[name] = job  # ours counts more than Slurm's
+            process = self.put_slowly(40 * MIB)
+            wait_for("its session", lambda: [s["job"] for s in self.status()["sessions"]] == [job])
+            self.assertIn(job, self.good("status"))
+            process.kill()
+            process.wait(timeout=SOON)
+            wait_for("the session's end", lambda: not self.status()["sessions"])
+
     def test_a_client_killed_in_the_middle_of_a_write(self):
         self.start("--grace", "1s")
         process = self.put_slowly(40 * MIB)
