@@ -257,7 +257,8 @@ void CallFlight::begin() {
     data_ = {std::make_unique_for_overwrite<std::byte[]>(total_), static_cast<uint32_t>(total_)};
   }
   if (is_transfer(op)) request_.memory = Memory::of(data_.span());
-  if (session_->must_note(request_)) {
+  if (is_transfer(op)) held_ = session_->held(request_.right);
+  if (!held_ && session_->must_note(request_)) {
     caller_ = request_.caller;
     handle_ = request_.handle;
     right_ = request_.right;
@@ -272,6 +273,8 @@ void CallFlight::keep(unsigned, Result<Reply>&& result) {
 
 void CallFlight::note_right() {
   const bool opens = op == Op::open || op == Op::create || op == Op::close;
+  // It was closed while the call was out, which may have opened it again.
+  if (held_ && held_->closed) session_->note(op, held_->holder, held_->right, {});
   if (caller_ && !opens) session_->note(op, {caller_, handle_}, right_, {});
 }
 

@@ -25,6 +25,7 @@
 #include "core/clock.h"
 #include "core/op.h"
 #include "server/export.h"
+#include "server/held_right.h"
 #include "server/list_pull.h"
 #include "server/reserve.h"
 #include "wire/codec.h"
@@ -154,6 +155,7 @@ class CallFlight final : public Flight {
   CallerRef caller_;
   Handle handle_;
   Right right_;
+  std::shared_ptr<const HeldRight> held_;  // the right that a transfer presents, if it is held
   std::optional<Result<Reply>> result_;
 };
 

@@ -113,9 +113,6 @@ void LentFlight::finish() {
   Reply reply;
   reply.count = std::min(end_, total_);
   reply.verifier = verifier_;
-  if (session_->must_note(request_)) {
-    session_->note(op, {request_.caller, request_.handle}, request_.right, reply);
-  }
   answer(std::move(reply));
 }
 

@@ -31,9 +31,6 @@ void ReadFlight::step() {
   if (error_) return answer(std::move(*error_));
   Reply reply;
   reply.count = std::min(total_, end_);
-  if (session_->must_note(request_)) {
-    session_->note(op, {request_.caller, request_.handle}, request_.right, reply);
-  }
   answer(std::move(reply));
 }
 

@@ -384,6 +384,11 @@ Memory Session::sink(uint32_t payload) {
 
 // ---- Rights ----
 
+std::shared_ptr<const HeldRight> Session::held(const Right& right) const {
+  const auto found = rights_.find(right.bytes);
+  return found == rights_.end() ? nullptr : found->second;
+}
+
 bool Session::must_note(const Request& request) const {
   if (request.op == Op::open || request.op == Op::close) return true;
   if (request.op == Op::create) return request.access != Access::none;
@@ -393,21 +398,28 @@ bool Session::must_note(const Request& request) const {
 void Session::note(Op op, Holder holder, const Right& right, const Reply& reply) {
   if (op == Op::close) return;  // let_go() did it
   if (op == Op::create) {
-    hold(reply.right.bytes, Holder{std::move(holder.caller), reply.handle});
+    hold(reply.right, Holder{std::move(holder.caller), reply.handle});
   } else if (op == Op::open) {
-    hold(reply.right.bytes, std::move(holder));
+    hold(reply.right, std::move(holder));
   } else {
-    hold(right.bytes, std::move(holder));
+    hold(right, std::move(holder));
   }
 }
 
-void Session::hold(const std::string& right, Holder holder) {
+void Session::hold(const Right& right, Holder holder) {
   if (gone_) return;
-  if (rights_.try_emplace(right, std::move(holder)).second) exported().holders.hold(right);
+  auto& held = rights_[right.bytes];
+  if (held) return;
+  held = std::make_shared<HeldRight>(HeldRight{right, std::move(holder)});
+  exported().holders.hold(right.bytes);
 }
 
 bool Session::let_go(const Right& right) {
-  if (rights_.erase(right.bytes) != 0) exported().holders.let_go(right.bytes);
+  if (const auto found = rights_.find(right.bytes); found != rights_.end()) {
+    found->second->closed = true;
+    rights_.erase(found);
+    exported().holders.let_go(right.bytes);
+  }
   return !exported().holders.held(right.bytes);
 }
 

@@ -95,10 +95,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   // Rights. Only some requests change what a session holds: open, create, close, and whoever
   // presents a right that was granted before (to another session, or in another life of the
   // server).
-  struct Holder {
-    CallerRef caller;
-    Handle handle;
-  };
+  std::shared_ptr<const HeldRight> held(const Right& right) const;  // null: not by this session
   bool must_note(const Request& request) const;
   // Before a close goes to the Store: this session's part of it. False if other sessions hold the
   // right, so that the Store must not close it.
@@ -143,7 +140,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   uint64_t place_in_area(const std::byte* at) const;
   std::optional<Error> misused(const wire::RequestMessage& message, uint32_t payload) const;
   bool repeats(const wire::RequestId& id) const;
-  void hold(const std::string& right, Holder holder);
+  void hold(const Right& right, Holder holder);
   void admit(wire::RequestMessage&& message, SmallData&& data);
   void repeat(Slot& slot, wire::RequestMessage&& message);
   void begin(wire::RequestMessage&& message, SmallData&& data);
@@ -188,7 +185,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   unsigned flights_ = 0;
   unsigned zombies_ = 0;  // answered or aborted, but still with the Store
   uint64_t eager_used_ = 0;
-  std::unordered_map<std::string, Holder> rights_;  // by the right's bytes
+  std::unordered_map<std::string, std::shared_ptr<HeldRight>> rights_;  // by the right's bytes
 
   std::shared_ptr<SharedRegion> region_;
   std::shared_ptr<BufferPool> area_;

@@ -203,9 +203,9 @@ void Session::pass_on_losses() {
 
 void Session::close_rights() {
   if (std::exchange(gone_, true)) return;
-  for (const auto& [right, holder] : std::exchange(rights_, {})) {
+  for (const auto& [right, held] : std::exchange(rights_, {})) {
     exported().holders.let_go(right);
-    if (!exported().holders.held(right)) close_right(holder, Right{right});
+    if (!exported().holders.held(right)) close_right(held->holder, held->right);
   }
   if (!dropped_) parts_.tell(Parts::News::gone);
 }
@@ -262,7 +262,7 @@ void Session::drop() {
   loop().cancel(std::exchange(grace_timer_, 0));
   if (connection_) detach(Error(ECONNRESET, "the server is gone"));
   abort_all();
-  for (const auto& [right, holder] : std::exchange(rights_, {})) exported().holders.let_go(right);
+  for (const auto& [right, held] : std::exchange(rights_, {})) exported().holders.let_go(right);
 }
 
 }  // namespace forebay::server

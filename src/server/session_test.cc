@@ -230,6 +230,22 @@ TEST(Rights, PresentedByARequestThatNeverEndsAreClosedToo) {
   EXPECT_EQ(sim.memory->open_rights(), 0u);
 }
 
+TEST(Rights, ASmallWriteThatAClosePassesLeavesNothingOpen) {
+  SimServer sim(test_seed());
+  auto client = sim.client();
+  const OpenFile f = create(*client, "f");
+  sim.store->add({.op = Op::write, .action = FaultRule::Action::delay, .delay = 1s});
+  client->send(data_request(Op::write, f, range(0, 100)), pattern(1, 100));
+  sim.loop.run_for(100ms);
+  Request close = request(Op::close, f.handle);
+  close.right = f.right;
+  client->call(std::move(close));
+  sim.loop.run_for(5s);
+  client->hang_up();
+  sim.loop.run_for(40s);
+  EXPECT_EQ(sim.memory->open_rights(), 0u);
+}
+
 TEST(Rights, AreClosedWithTheLastSessionThatHoldsThem) {
   SimServer sim(test_seed());
   auto a = sim.client("a"), b = sim.client("b"), c = sim.client("c");

@@ -51,9 +51,6 @@ void WriteFlight::step() {
   Reply reply;
   reply.count = total_;
   reply.verifier = verifier_;
-  if (session_->must_note(request_)) {
-    session_->note(op, {request_.caller, request_.handle}, request_.right, reply);
-  }
   answer(std::move(reply));
 }
 
