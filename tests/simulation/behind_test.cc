@@ -220,16 +220,19 @@ TEST(WriteBehind, AnOrderlyRestartLosesNothing) {
   EXPECT_EQ(live_many(climate).errors, 0u);
 }
 
+constexpr Climate kKills{
+    .name = "kills", .cut = 0.03, .stop = 0.01, .kill = 0.03, .cut_frames = 0.001, .behind = true};
+
 TEST(WriteBehind, ACrashIsReported) {
-  Climate climate{.name = "kills",
-                  .cut = 0.03,
-                  .stop = 0.01,
-                  .kill = 0.03,
-                  .cut_frames = 0.001,
-                  .behind = true};
-  const Totals totals = live_many(climate);
+  const Totals totals = live_many(kKills);
   if (std::getenv("FOREBAY_SEED")) return;
   EXPECT_GT(totals.errors, 0u) << "nothing was lost: the test is too tame";
+}
+
+// A server is killed, and the next one stops orderly with a close under way.
+TEST(WriteBehind, ACrashIsReportedAfterAnOrderlyStopOfTheNextLife) {
+  Totals totals;
+  live(2637636409527550264u, kKills, totals);
 }
 
 TEST(WriteBehind, AFullDiskIsReported) {
