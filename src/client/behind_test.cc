@@ -19,9 +19,16 @@ class BehindTest : public ClientFixture {
     ASSERT_TRUE(answer->ok());
   }
   void another_life() {
-    server.welcome.boot = 2;
-    server.welcome.session = 8;
+    next_life();
     server.cut();
+  }
+  void stop_orderly() {
+    next_life();
+    server.deliver(wire::encode_goodbye("stopping", true));
+  }
+  void next_life() {
+    ++server.welcome.boot;
+    ++server.welcome.session;
   }
   std::string bytes_ = pattern(100);
 };
@@ -129,6 +136,40 @@ TEST_F(BehindTest, AGoodbyeSaysWhetherAllIsWritten) {
     EXPECT_EQ(commit->code(), written ? 0 : EIO);
     finish();
   }
+}
+
+// The first life dies with what it acknowledged. The second, which acknowledged nothing, stops
+// orderly: its goodbye is not about the first one's writes.
+TEST_F(BehindTest, AGoodbyeIsNotAboutAnEarlierLife) {
+  for (const Op op : {Op::commit, Op::close}) {
+    server.there = server.welcoming = true;
+    connect();
+    write(7);
+    another_life();
+    const auto other = submit(getattr());
+    server.reply(server.take_request().id, Reply{});
+    EXPECT_TRUE(other->ok());
+    stop_orderly();
+    const auto lost = submit(whole(op));
+    server.settle();
+    if (op == Op::close) server.reply(server.take_request().id, Reply{});
+    EXPECT_EQ(lost->code(), EIO) << op_info(op).name;
+    const auto commit = submit(whole(Op::commit));
+    server.reply(server.take_request().id, verified(9));
+    EXPECT_TRUE(commit->ok()) << "once";
+    finish();
+  }
+}
+
+TEST_F(BehindTest, ACloseThatASecondLifeLeavesToAThirdReportsWhatTheFirstLost) {
+  connect();
+  write(7);
+  another_life();
+  const auto close = submit(whole(Op::close));
+  EXPECT_EQ(server.take_request().request.op, Op::close);
+  stop_orderly();
+  server.reply(server.take_request().id, Reply{});
+  EXPECT_EQ(close->code(), EIO);
 }
 
 }  // namespace

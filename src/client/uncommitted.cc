@@ -22,6 +22,10 @@ void Uncommitted::server_restarted() {
   for (auto& [handle, file] : files_) file.lost = true;
 }
 
+void Uncommitted::all_written() {
+  std::erase_if(files_, [](const auto& entry) { return !entry.second.lost; });
+}
+
 std::optional<Error> Uncommitted::take_loss(const Handle& file) {
   const auto found = files_.find(file.bytes);
   if (found == files_.end() || !found->second.lost) return std::nullopt;

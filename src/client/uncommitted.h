@@ -25,7 +25,9 @@ class Uncommitted {
 
   // The server has another life, and has not said that it had written everything.
   void server_restarted();
-  void all_written() { files_.clear(); }
+  // The server, as it stops, says that it has written everything. It speaks for its own life: what
+  // one before it lost is still to be reported.
+  void all_written();
 
   // What is to be reported before anything else is done to the file.
   std::optional<Error> take_loss(const Handle& file);

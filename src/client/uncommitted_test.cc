@@ -71,5 +71,16 @@ TEST(Uncommitted, AnOrderlyStopHasWrittenEverything) {
   EXPECT_FALSE(u.settled(kFile, u.now(), 8));
 }
 
+TEST(Uncommitted, AnOrderlyStopSaysNothingAboutWhatAnEarlierLifeLost) {
+  Uncommitted u;
+  u.acknowledged(kFile, 7);
+  u.server_restarted();
+  u.acknowledged(kOther, 8);
+  u.all_written();
+  u.server_restarted();
+  EXPECT_TRUE(u.take_loss(kFile));
+  EXPECT_FALSE(u.take_loss(kOther)) << "its server has written it";
+}
+
 }  // namespace
 }  // namespace forebay

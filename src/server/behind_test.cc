@@ -219,6 +219,19 @@ TEST_F(BehindServer, BulkDataIsAcknowledgedEarlyAsWell) {
   EXPECT_EQ(read_back(*b_, others_, data.size()), data);
 }
 
+// An error has no verifier: a client that is told of so many bytes would not learn of their loss.
+TEST_F(BehindServer, AFailedWriteCountsOnlyWhatIsInTheStore) {
+  make();
+  sim_->store->add({.op = Op::write, .nth = 0, .action = Action::hold});  // the first round
+  fail_writes(ENOSPC);
+  const auto failed = write(*a_, file_, 0, pattern(7, 200'000));
+  ASSERT_EQ(failed->error(), ENOSPC);
+  EXPECT_EQ(sim_->store->held(), 1u) << "some of it is acknowledged only";
+  EXPECT_EQ(failed->result->error().done(), 0u);
+  sim_->store->clear();
+  sim_->store->release();
+}
+
 TEST_F(BehindServer, ShowsInStatus) {
   make();
   write(*a_, file_, 0, "AAAA");

@@ -162,7 +162,7 @@ class WriteFlight final : public BulkFlight {
 
   bool asking_ = false;    // until the window is full
   uint64_t verifier_ = 0;  // not 0: some of it is acknowledged only
-  uint64_t lost_at_ = std::numeric_limits<uint64_t>::max();  // first byte known not to be written
+  uint64_t lost_at_ = std::numeric_limits<uint64_t>::max();  // first byte not known to be written
 };
 
 // A read is short at the end of file: its count is the place in the stream of the first byte that

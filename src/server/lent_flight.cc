@@ -60,7 +60,7 @@ void LentFlight::advance_soon() {
 // Of a write, what is known to be in the Store.
 uint64_t LentFlight::written() const {
   if (op != Op::write || !cursor_) return 0;
-  uint64_t done = std::min(end_, cursor_->position().value);
+  uint64_t done = std::min({end_, behind_, cursor_->position().value});
   for (const Part& part : parts_) {
     if (part.busy) done = std::min(done, part.position);
   }
@@ -104,7 +104,10 @@ void LentFlight::done(unsigned call) {
   if (result && op == Op::write && moved < part.length && !error_) {
     error_ = Error(EIO, "the store wrote less than it was given");
   }
-  if (result && result->verifier != 0) verifier_ = result->verifier;
+  if (result && result->verifier != 0) {
+    verifier_ = result->verifier;
+    behind_ = std::min(behind_, part.position);
+  }
   advance();
 }
 

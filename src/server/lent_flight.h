@@ -3,9 +3,9 @@
 // on the same node need not).
 //
 // In parts, so that no request holds the loop for long: on a Store that works inline one at a time,
-// of a few chunks; else of a chunk, up to `in_flight`. What the client does to its memory meanwhile is its own
-// loss: bytes of it are data, never anything else. The memory stays mapped until the last Store
-// call has ended, whatever becomes of the client.
+// of a few chunks; else of a chunk, up to `in_flight`. What the client does to its memory meanwhile
+// is its own loss: bytes of it are data, never anything else. The memory stays mapped until the
+// last Store call has ended, whatever becomes of the client.
 #pragma once
 
 #include <limits>
@@ -46,6 +46,7 @@ class LentFlight final : public Flight {
   std::optional<Error> error_;
   uint64_t verifier_ = 0;                                // not 0: some of it is acknowledged only
   uint64_t end_ = std::numeric_limits<uint64_t>::max();  // first byte of the stream not moved
+  uint64_t behind_ = std::numeric_limits<uint64_t>::max();  // first byte acknowledged only
   uint64_t part_size_ = 0;
   uint64_t issued_ = 0;  // bytes, in this task of the loop
   bool advancing_ = false, again_ = false;

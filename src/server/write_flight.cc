@@ -110,6 +110,7 @@ void WriteFlight::done(unsigned call) {
     if (!error_) error_ = std::move(*chunk.error);
   } else if (chunk.verifier != 0) {
     verifier_ = chunk.verifier;
+    lose(chunk, 0);  // should the request fail: an error has no verifier that would vouch for it
   }
   idle(chunk, !error_ && !all_issued());
   if (error_) drop_lost();
