@@ -110,6 +110,10 @@ Result<uint64_t> wait_and_take(fb_request*& request) {
   return take(request);
 }
 
+bool other(const std::weak_ptr<Store>& a, const std::weak_ptr<Store>& b) {
+  return a.owner_before(b) || b.owner_before(a);
+}
+
 // Waits for one of several. Whatever it returns, no request knows the waiter any more.
 class AnyOf {
  public:
@@ -119,7 +123,7 @@ class AnyOf {
     Result<void> good = watch_all();
     if (good && watched_ == 0 && !found_) good = Error(EINVAL, "every request is NULL");
     if (good && !found_) {
-      help(store_, waiter_);
+      if (!several_) help(store_, waiter_);  // else each has its own thread
       waiter_.wait_for(1);
     }
     unwatch_all();
@@ -134,6 +138,7 @@ class AnyOf {
     for (size_t i = 0; i < requests_.size() && !found_; ++i, ++end_) {
       if (!requests_[i]) continue;
       if (auto ok = usable(requests_[i]); !ok) return ok;
+      several_ = several_ || (watched_ != 0 && other(store_, requests_[i]->store));
       store_ = requests_[i]->store;
       switch (requests_[i]->watch(waiter_)) {
         case fb_request::Watch::done:
@@ -158,9 +163,10 @@ class AnyOf {
 
   const std::span<fb_request*> requests_;
   Waiter waiter_;
-  size_t end_ = 0;        // those before it may be watched
-  unsigned watched_ = 0;  // how many
-  std::weak_ptr<Store> store_;  // of one of them
+  size_t end_ = 0;              // those before it may be watched
+  unsigned watched_ = 0;        // how many
+  std::weak_ptr<Store> store_;  // of the last one
+  bool several_ = false;        // they are of several stores
   std::optional<size_t> found_;
 };
 

@@ -15,6 +15,8 @@ constexpr Duration kGoodbyeTime = std::chrono::seconds(1);
 constexpr auto kGrace = std::chrono::milliseconds(2);
 constexpr uint64_t kSmall = 32_KiB;
 
+constexpr int kTestTurns = 16;  // that a test, which does not wait, may do for others
+
 // All that it needs of the client is sent with it.
 bool is_small(const Request& r) {
   return !is_transfer(r.op) || r.file.total().value <= kSmall;
@@ -177,14 +179,15 @@ void Driver::follow(std::unique_lock<std::mutex>& lock, Waiter& waiter) {
 }
 
 void Driver::lead(Waiter& waiter) {
-  while (!waiter.done) turn();
+  Callback<bool()> done = [&] { return waiter.done; };
+  while (!waiter.done) turn(done);
   leading_for_ = nullptr;
   let_go();
 }
 
-void Driver::turn() {
+void Driver::turn(Callback<bool()>& enough) {
   drain();
-  if (leading_for_ && leading_for_->done) return;
+  if (enough()) return;
   asleep_.store(true);
   if (!inbox_filled_.load()) loop_.run_one(kForever);
   asleep_.store(false);
@@ -208,14 +211,17 @@ void Driver::help(Callback<bool()> enough, bool wait) {
   {
     std::lock_guard lock(mutex_);
     helped_ = true;
-    if (led_) return;
+    if (led_) {
+      urgent_ = urgent_ || wait;  // it does not come back when the leader has gone
+      return;
+    }
     take_lead();
   }
   drain();
   if (wait) {
-    while (!enough()) turn();
+    while (!enough()) turn(enough);
   } else {
-    while (!enough() && loop_.run_one(Duration::zero())) {
+    for (int i = 0; i < kTestTurns && !enough() && loop_.run_one(Duration::zero()); ++i) {
     }
   }
   let_go();
@@ -264,7 +270,8 @@ void Driver::work_in_background() {
     take_lead();
     lock.unlock();
     drain();
-    while (session_->background() != 0) turn();
+    Callback<bool()> none = [this] { return session_->background() == 0; };
+    while (!none()) turn(none);
     let_go();
     lock.lock();
   }

@@ -11,7 +11,8 @@
 //  - The first submit() from outside starts a thread that leads while such requests are unanswered
 //  and
 //    nobody else does.
-//  - A thread that waits for such requests may lead itself, with help(). From then on it is expected
+//  - A thread that waits for such requests may lead itself, with help(). From then on it is
+//  expected
 //    to: small requests that find others under way are left in the inbox for it, and the background
 //    thread comes only for those that need the client's hand soon, or after a while.
 // A loop that somebody else runs (simulated) needs none of this: everything happens on its one
@@ -62,7 +63,7 @@ class Driver {
   void finish(Waiter& waiter);
   void follow(std::unique_lock<std::mutex>& lock, Waiter& waiter);
   void lead(Waiter& waiter);
-  void turn();
+  void turn(Callback<bool()>& enough);
   void drain();
   void settle(const Request& request);
   void take_lead();

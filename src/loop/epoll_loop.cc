@@ -35,8 +35,8 @@ constexpr unsigned kLivelyTurns = 256;
 constexpr unsigned kLooksPerYield = 4;
 constexpr unsigned kLooksPerFetch = 64;
 
-// In a turn that has lasted so long nobody is left asleep until it ends: what it does is work, a copy
-// or a file system's call, and whoever sleeps could do the next part of it meanwhile.
+// In a turn that has lasted so long nobody is left asleep until it ends: what it does is work, a
+// copy or a file system's call, and whoever sleeps could do the next part of it meanwhile.
 constexpr Duration kLongTurn = std::chrono::microseconds(15);
 constexpr Duration kLongestTurn = Spin::kSlice / 3;
 
@@ -106,7 +106,7 @@ struct EpollLoop::Impl {
   void end_turn();
   bool poll_lively(bool may_rest);
   bool all_rest();
-  bool sleep_on_memory(Duration wait);
+  bool sleep_on_memory(Duration& wait);
   int fetch(Duration wait);
   bool deliver();
   Duration until_next_timer(Duration most);
@@ -261,8 +261,8 @@ bool EpollLoop::Impl::all_rest() {
 }
 
 // Where all news but those of descriptors, which are rare, comes through one poller's memory, the
-// loop sleeps on that, for a while. True: it was woken.
-bool EpollLoop::Impl::sleep_on_memory(Duration wait) {
+// loop sleeps on that, for a while, which is then taken from `wait`. True: it was woken.
+bool EpollLoop::Impl::sleep_on_memory(Duration& wait) {
   if (wait < kMemorySleep || lively.size() != 1 || !lively.front().poller) return false;
   Poller& poller = *lively.front().poller;
   {
@@ -271,6 +271,7 @@ bool EpollLoop::Impl::sleep_on_memory(Duration wait) {
   }
   // Whoever has posted since has seen that the runner waits, but not that it sleeps there.
   const bool woken = !waiting.load() || poller.sleep(kMemorySleep);
+  if (!woken && wait != Duration::max()) wait -= kMemorySleep;
   std::lock_guard lock(mutex);
   sleeper = nullptr;
   return woken;

@@ -132,6 +132,7 @@ void BulkFlight::detached() {
 
 // Short at both ends of the stream, where one side has nothing to do but wait for the other.
 uint64_t BulkFlight::size_at(uint64_t position, uint64_t room) const {
+  if (apart()) return room;
   const uint64_t wanted = std::min(position + kShortest, (total_ - position) / 2);
   return std::min(std::max(wanted / kShortest, uint64_t{1}) * kShortest, room);
 }

@@ -271,11 +271,25 @@ void CallFlight::keep(unsigned, Result<Reply>&& result) {
   result_.emplace(std::move(result));
 }
 
+// Of a call that failed: is it a right at all? Rubbish is not worth remembering.
+bool CallFlight::good_right() const {
+  if (*result_ || is_transfer(op)) return true;
+  Request probe;
+  probe.caller = caller_;
+  probe.handle = handle_;
+  probe.right = right_;
+  for (const Op use : {Op::read, Op::write}) {
+    probe.op = use;
+    if (exported().store().admits(probe)) return true;
+  }
+  return false;
+}
+
 void CallFlight::note_right() {
   const bool opens = op == Op::open || op == Op::create || op == Op::close;
   // It was closed while the call was out, which may have opened it again.
   if (held_ && held_->closed) session_->note(op, held_->holder, held_->right, {});
-  if (caller_ && !opens) session_->note(op, {caller_, handle_}, right_, {});
+  if (caller_ && !opens && good_right()) session_->note(op, {caller_, handle_}, right_, {});
 }
 
 void CallFlight::done(unsigned) {

@@ -148,6 +148,7 @@ class CallFlight final : public Flight {
   void done(unsigned call) override;
   void late(unsigned call) override;
   void note_right() override;
+  bool good_right() const;
   void fail(Error error) override;
 
   SmallData data_;

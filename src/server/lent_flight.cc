@@ -25,7 +25,7 @@ void LentFlight::begin() {
   const bool inline_calls = exported().store().concurrency() == 0;
   const bool one = inline_calls || (op == Op::write && !request_.file.contiguous());
   parts_ = std::vector<Part>(one ? 1 : exported().options.in_flight);
-  part_size_ = session_->chunk() * (inline_calls ? kChunksPerTask : 1);
+  part_size_ = session_->chunk() * (inline_calls && op == Op::write ? kChunksPerTask : 1);
   cursor_.emplace(request_.file);
   advance();
 }
@@ -78,7 +78,7 @@ void LentFlight::issue(unsigned call) {
   if (left <= size) session_->announce();
   request.file = cursor_->take_list(Length(size), kMaxPieces);
   part.length = request.file.total().value;
-  issued_ += part.length;
+  issued_ += std::max(part.length, request.file.bounds().length.value);
   request.op = op;
   request.flags = request_.flags;
   request.caller = request_.caller;

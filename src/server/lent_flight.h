@@ -3,9 +3,9 @@
 // on the same node need not).
 //
 // In parts, so that no request holds the loop for long: on a Store that works inline one at a time,
-// of a few chunks; else of a chunk, up to `in_flight`. What the client does to its memory meanwhile
-// is its own loss: bytes of it are data, never anything else. The memory stays mapped until the
-// last Store call has ended, whatever becomes of the client.
+// a write's of a few chunks; else of a chunk, up to `in_flight`. What the client does to its memory
+// meanwhile is its own loss: bytes of it are data, never anything else. The memory stays mapped
+// until the last Store call has ended, whatever becomes of the client.
 #pragma once
 
 #include <limits>

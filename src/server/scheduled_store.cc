@@ -104,7 +104,7 @@ class ScheduledStore::State : public std::enable_shared_from_this<State> {
     uint64_t bytes = 0;
     bool full() const { return batches >= kBatchesPerTask || bytes >= kBytesPerTask; }
   };
-  Loop* hand_over(Loop* here, const Share& share);
+  bool hands_over(Loop* here, const Share& share, Loop*& to);
   std::unique_ptr<Service> next_service();
   bool begin_issuing();
   void end_issuing();
@@ -228,12 +228,13 @@ void ScheduledStore::State::drain(Loop* here) {
     {
       std::lock_guard lock(mutex_);
       if (closing_) return;
-      other = hand_over(here, share);
-      if (!other) next = next_service();
+      if (!hands_over(here, share, other)) next = next_service();
       if (next) ++issuing_;
     }
     if (next) {
-      for (const EntryPtr& e : next->members) share.bytes += e->bytes;
+      for (const EntryPtr& e : next->members) {
+        share.bytes += std::max(e->bytes, e->request.file.bounds().length.value);
+      }
     }
     if (other) return post_turn(*other);
     if (!next) return;
@@ -242,12 +243,14 @@ void ScheduledStore::State::drain(Loop* here) {
   }
 }
 
-// The loop that goes on where this thread has done its share, if one has to.
-Loop* ScheduledStore::State::hand_over(Loop* here, const Share& share) {
-  if (!works_inline_ || !share.full() || schedule_.pending() == 0) return nullptr;
-  if (!here && turns_.empty()) return nullptr;
-  Loop* const to = here ? here : turns_.front().loop;
-  return claim_turn(*to) ? to : nullptr;
+// Has this thread done its share? Then another task goes on, to be posted to a loop if it is not
+// yet.
+bool ScheduledStore::State::hands_over(Loop* here, const Share& share, Loop*& to) {
+  if (!works_inline_ || !share.full() || schedule_.pending() == 0) return false;
+  if (!here && turns_.empty()) return false;
+  Loop* const next = here ? here : turns_.front().loop;
+  if (claim_turn(*next)) to = next;  // else it is posted already
+  return true;
 }
 
 std::unique_ptr<ScheduledStore::State::Service> ScheduledStore::State::next_service() {

@@ -235,9 +235,10 @@ Result<void> Session::permit(wire::RequestMessage& message) {
                                     exported().pool.max_charge() / wire::kBlockBytes));
   }
   // Small data is with the Store at once; what waits for its client must not hold others up unless
-  // it may.
+  // it may. And a right that is presented for the first time is remembered, so it must be one.
   if (message.list_blocks != 0 || message.place != wire::kNoArea ||
-      (!message.eager && message.total > options().eager_max)) {
+      (!message.eager && message.total > options().eager_max) ||
+      (is_transfer(message.request.op) && must_note(message.request))) {
     if (auto good = exported().store().admits(message.request); !good) return good;
   }
   if (rights_.size() >= kMaxRights && message.request.op != Op::close &&

@@ -13,6 +13,10 @@ namespace forebay::server {
 
 namespace {
 
+// A back end that works on the thread that submits holds it for all windows of a request, some 1 ms
+// for so much; what is wider goes to it as it is.
+constexpr uint64_t kMostInline = 8_MiB;
+
 // A local file system in the page cache: a call costs what 4 KiB (tmpfs) to 10 KiB (ext4) cost to
 // read, and its reads are no faster than copies. The smaller holds for both; and what is not in the
 // cache comes in by pages anyway. A window that stays in the processor's cache until it is copied
@@ -200,6 +204,7 @@ class SievedStore::State : public std::enable_shared_from_this<State> {
 bool SievedStore::State::worth_it(const Request& r) const {
   if (!(r.op == Op::read ? reads_ : r.op == Op::write && r.owns_holes)) return false;
   if (r.file.contiguous() || r.memory.shape.total() != r.file.total()) return false;
+  if (inner_.concurrency() == 0 && r.file.bounds().length.value > kMostInline) return false;
   const auto first = plan::Sieve(r.file, costs(r.op)).next();
   return !first->window.empty() || first->stream < r.file.total();
 }

@@ -101,6 +101,60 @@ TEST_F(CapiRequests, WaitAnyTakesTheOneThatIsDone) {
   EXPECT_OK(fb_close(file));
 }
 
+// Whoever waits may not fall asleep over one store while another has the answer.
+TEST_F(CapiRequests, WaitAnyOfTwoStores) {
+  fb_store* second = nullptr;
+  ASSERT_OK(fb_connect(server_.address().c_str(), "data", &second));
+  fb_file *file = open("/f"), *other = nullptr;
+  ASSERT_OK(fb_open(second, "/g", O_CREAT | O_RDWR, 0644, nullptr, &other));
+  hold(Op::write);
+  fb_request* requests[2] = {};
+  ASSERT_OK(fb_ipwrite(other, "abc", 3, 0, &requests[1]));
+  wait_until_held();
+  ASSERT_OK(fb_ipwrite(file, "defg", 4, 0, &requests[0]));
+  int64_t result = 0;
+  EXPECT_EQ(fb_wait_any(2, requests, &result), 0);
+  EXPECT_EQ(result, 4);
+  release();
+  EXPECT_EQ(fb_wait_any(2, requests, &result), 1);
+  EXPECT_EQ(result, 3);
+  EXPECT_OK(fb_close(file));
+  EXPECT_OK(fb_close(other));
+  EXPECT_OK(fb_disconnect(second));
+}
+
+// Waiting, testing and blocking calls on several threads, each of which may do the others' work.
+TEST_F(CapiRequests, ManyThreadsWaitAtOnce) {
+  fb_file* file = open("/f");
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([file, t] {
+      for (unsigned i = 0; i < 100; ++i) {
+        const std::string text(100 + i, static_cast<char>('a' + t));
+        fb_request* request = nullptr;
+        ASSERT_OK(fb_ipwrite(file, text.data(), text.size(), t * 1000, &request));
+        int64_t result = 0;
+        if (t == 0) {
+          while (fb_test(&request, &result) == 0) {
+          }
+        } else if (t == 1) {
+          std::string back(1, '?');
+          EXPECT_GE(fb_pread(file, back.data(), 1, 500'000), 0);
+          result = fb_wait(&request);
+        } else {
+          result = fb_wait(&request);
+        }
+        EXPECT_EQ(result, static_cast<int64_t>(text.size()));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (unsigned t = 0; t < 4; ++t) {
+    EXPECT_EQ(read(file, 199, t * 1000), std::string(199, static_cast<char>('a' + t)));
+  }
+  EXPECT_OK(fb_close(file));
+}
+
 TEST_F(CapiRequests, WaitAnyUnderLoad) {
   fb_file* file = open("/f");
   constexpr size_t kDepth = 8;
