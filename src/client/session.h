@@ -65,7 +65,8 @@ class Session final : private Link::User {
   bool idle() const { return live_ == 0 && up_waiters_.empty(); }
   size_t background() const { return background_; }  // of the unanswered ones
 
-  // What is submitted while it lives is sent when it ends, so that small writes may travel together.
+  // What is submitted while it lives is sent when it ends, so that small writes may travel
+  // together.
   class Gathering {
    public:
     explicit Gathering(Session& session) : session_(session) { session_.delivering_ = true; }

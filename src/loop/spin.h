@@ -29,8 +29,8 @@ class Spin {
   static constexpr Duration kLook = std::chrono::microseconds(2);     // the most that a look takes
   static constexpr Duration kSlice = std::chrono::microseconds(700);  // of one who computes
   static constexpr int kRarity = 64;  // a failure may cost one part in so many
-  // After a lost slice; longer and longer while that goes on. Not longer at once: a file system that
-  // was slow for a moment looks the same to everybody who waits for it.
+  // After a lost slice; longer and longer while that goes on. Not longer at once: a file system
+  // that was slow for a moment looks the same to everybody who waits for it.
   static constexpr Duration kShortPause = std::chrono::milliseconds(10);
   static constexpr Duration kLongPause = std::chrono::milliseconds(320);
   static constexpr Duration kPatience = std::chrono::microseconds(120);  // with what is expected

@@ -4,7 +4,7 @@
 
 #include "server/raw_client.h"
 
-namespace forebay::server {
+namespace forebay::server::sieved_server_tests {
 namespace {
 
 ExportOptions sieving(bool writes) {
@@ -141,4 +141,4 @@ TEST(SievedServer, NothingIsLostBetweenInterleavedClients) {
 }
 
 }  // namespace
-}  // namespace forebay::server
+}  // namespace forebay::server::sieved_server_tests

@@ -10,7 +10,7 @@
 #include "store/memory.h"
 #include "store/posix.h"
 
-namespace forebay::server {
+namespace forebay::server::sieved_store_tests {
 namespace {
 
 constexpr SieveOptions kAlways{.call = 1_MiB};
@@ -491,4 +491,4 @@ TEST_F(Sieved, OnAStoreWithThreads) {
 }
 
 }  // namespace
-}  // namespace forebay::server
+}  // namespace forebay::server::sieved_store_tests

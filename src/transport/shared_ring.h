@@ -7,9 +7,9 @@
 // at it, so that it cannot change any more.
 //
 // Sleeping: whoever runs out of bytes (or of room) says so in the ring with rest(), and is rung by
-// the other side, which finds that out with must_ring() after every step. Both orders are seen by at
-// least one side: store, fence, load on each. A reader may also sleep on the ring itself, which is
-// cheaper for both than a descriptor.
+// the other side, which finds that out with must_ring() after every step. Both orders are seen by
+// at least one side: store, fence, load on each. A reader may also sleep on the ring itself, which
+// is cheaper for both than a descriptor.
 //
 // Threads: one for each end.
 #pragma once
