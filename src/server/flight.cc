@@ -287,6 +287,7 @@ bool CallFlight::good_right() const {
 
 void CallFlight::note_right() {
   const bool opens = op == Op::open || op == Op::create || op == Op::close;
+  if (session_->gone()) return;
   // It was closed while the call was out, which may have opened it again.
   if (held_ && held_->closed) session_->note(op, held_->holder, held_->right, {});
   if (caller_ && !opens && good_right()) session_->note(op, {caller_, handle_}, right_, {});

@@ -96,6 +96,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   // presents a right that was granted before (to another session, or in another life of the
   // server).
   std::shared_ptr<const HeldRight> held(const Right& right) const;  // null: not by this session
+  bool gone() const { return gone_; }  // it holds no rights any more; there may be no Store either
   bool must_note(const Request& request) const;
   // Before a close goes to the Store: this session's part of it. False if other sessions hold the
   // right, so that the Store must not close it.
