@@ -301,11 +301,12 @@ bool EpollLoop::Impl::deliver() {
   return ran;
 }
 
+// With the mutex held: until it is free the runner cannot take what was posted, which may be what
+// lets somebody destroy the loop.
 void EpollLoop::Impl::ring() {
   const uint64_t one = 1;
   if (waiting.exchange(false)) {
     [[maybe_unused]] const ssize_t n = ::write(bell, &one, sizeof one);
-    std::lock_guard lock(mutex);
     if (sleeper) sleeper->interrupt();
   }
 }
@@ -325,15 +326,14 @@ EpollLoop::~EpollLoop() {
 }
 
 void EpollLoop::post(Task task) {
-  {
-    std::lock_guard lock(impl_->mutex);
-    impl_->posted.push_back(std::move(task));
-    impl_->filled.store(true);
-  }
+  std::lock_guard lock(impl_->mutex);
+  impl_->posted.push_back(std::move(task));
+  impl_->filled.store(true);
   impl_->ring();
 }
 
 void EpollLoop::wake() {
+  std::lock_guard lock(impl_->mutex);
   impl_->wake_due.store(true);
   impl_->ring();
 }

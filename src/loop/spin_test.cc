@@ -1,0 +1,81 @@
+#include "loop/spin.h"
+
+#include <gtest/gtest.h>
+
+namespace forebay {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Waits awake in looks of this long; returns when it gives up.
+Time wait(Spin& spin, Time now, Duration look) {
+  spin.begin(now);
+  do {
+    now = now + look;
+  } while (spin.go_on(now));
+  spin.end(false, now);
+  return now;
+}
+
+TEST(Spin, GivesUpWhenItsOwnTimeIsSpent) {
+  Spin spin;
+  Time now{};
+  now = now + 1h;
+  ASSERT_TRUE(spin.due(now));
+  const Time begun = now;
+  now = wait(spin, now, 1us);
+  EXPECT_EQ(now - begun, Spin::kBudget);
+  EXPECT_FALSE(spin.due(now));
+  EXPECT_FALSE(spin.due(now + (Spin::kRarity * Spin::kBudget - 1us)));
+  EXPECT_TRUE(spin.due(now + Spin::kRarity * Spin::kBudget));
+}
+
+TEST(Spin, WhatOthersDoWithTheCoreIsNotItsOwnTime) {
+  Spin spin;
+  Time now{};
+  const Time begun = now;
+  now = wait(spin, now, 100us);
+  EXPECT_EQ(now - begun, Spin::kBudget / Spin::kLook * 100us);
+}
+
+TEST(Spin, WhatIsExpectedIsWaitedForInAPauseToo) {
+  Spin spin;
+  Time now{};
+  now = wait(spin, now, 1us);
+  ASSERT_FALSE(spin.due(now));
+  spin.expect();
+  ASSERT_TRUE(spin.due(now));
+  const Time begun = now;
+  now = wait(spin, now, 1us);
+  EXPECT_EQ(now - begun, Spin::kPatience);
+  EXPECT_FALSE(spin.due(now)) << "once";
+}
+
+TEST(Spin, AfterLostSlicesThePausesGrowAndShrinkAgain) {
+  Spin spin;
+  Time now{};
+  Duration expected = Spin::kShortPause;
+  for (int i = 0; i < 8; ++i) {
+    now = wait(spin, now, Spin::kSlice);
+    EXPECT_FALSE(spin.due(now + (expected - 1us)));
+    ASSERT_TRUE(spin.due(now + expected));
+    now = now + expected;
+    expected = std::min(2 * expected, Spin::kLongPause);
+  }
+  // What comes in time halves the next one.
+  spin.begin(now);
+  spin.end(true, now + 1us);
+  now = wait(spin, now, Spin::kSlice);
+  EXPECT_TRUE(spin.due(now + Spin::kLongPause));
+  EXPECT_FALSE(spin.due(now + (Spin::kLongPause - 1us)));
+  for (int i = 0; i < 20; ++i) {
+    now = now + 1s;
+    spin.begin(now);
+    spin.end(true, now + 1us);
+  }
+  now = wait(spin, now, Spin::kSlice);
+  EXPECT_TRUE(spin.due(now + Spin::kShortPause));
+}
+
+}  // namespace
+}  // namespace forebay
