@@ -46,11 +46,10 @@ class TiledMap {
 
  private:
   friend class TiledCursor;
-  friend struct TiledBounds;
-  explicit TiledMap(TypeMap::Node root, int64_t at);
+  TiledMap(TypeTree root, int64_t at);
 
-  TypeMap::Node root_;  // all repetitions
-  int64_t at_ = 0;      // of the first byte
+  TypeTree root_;   // all repetitions
+  int64_t at_ = 0;  // of the first byte
   Length total_;
 };
 
@@ -74,7 +73,6 @@ class TiledCursor {
 
  private:
   friend class TransferCursor;
-  friend class TiledMap;
 
   struct Frame {  // a node on the way down to the current run
     const TypeNode* node;
@@ -83,24 +81,22 @@ class TiledCursor {
     uint64_t index;  // the child that we are in
     uint64_t child;  // that child's place in the stream
   };
-  // So many bytes from here on can be walked as `count` equal units (a loop).
-  struct Regular {
-    uint64_t unit = 1;
-    uint64_t count = 0;
-    size_t frame = 0;
-    uint64_t pieces = 1;  // of a unit
-    uint64_t bytes() const { return unit * count; }
+  struct Regular {  // a way to walk on: `count` equal units
+    uint64_t unit;
+    uint64_t count;
+    uint64_t pieces;  // of a unit
+    size_t frame;
   };
 
-  void push_children();
-  void step();
-  Extent take(uint64_t most);
-  void list(uint64_t most_bytes, size_t most_blocks, std::vector<Extent>& out);
-  std::vector<Regular> regular(uint64_t most_bytes, size_t most_blocks) const;
-  uint64_t quiet_end(uint64_t most_bytes, size_t most_blocks) const;
-  Extents take_regular(const Regular& by, uint64_t count);
+  void descend(const TypeNode* node, uint64_t size, int64_t at, uint64_t start);
+  void next_run();
+  Extent take_of_run(uint64_t most);
+  uint64_t list(uint64_t most, size_t most_blocks, std::vector<Extent>& blocks);
+  void find_regular(uint64_t most, size_t most_blocks, std::vector<Regular>& found) const;
+  uint64_t piecewise(uint64_t most, size_t most_blocks) const;
+  Extents take_regular(const Regular& by, uint64_t bytes);
 
-  TypeMap::Node root_;
+  TypeTree root_;
   int64_t at_ = 0;
   uint64_t position_ = 0;
   uint64_t end_ = 0;
@@ -125,7 +121,14 @@ class TransferCursor {
   Part next(Length most_bytes, size_t most_blocks);
 
  private:
+  struct Together {
+    TiledCursor::Regular file, memory;
+    uint64_t bytes;
+  };
+  std::optional<Together> regular(uint64_t most, size_t most_blocks);
+
   TiledCursor file_, memory_;
+  std::vector<TiledCursor::Regular> file_ways_, memory_ways_;
 };
 
 }  // namespace forebay::plan

@@ -24,7 +24,8 @@
 
 namespace forebay::plan {
 
-struct TypeNode;  // plan/type_node.h
+struct TypeNode;                                   // plan/type_node.h
+using TypeTree = std::shared_ptr<const TypeNode>;  // null: no bytes
 
 class TypeMap {
  public:
@@ -68,11 +69,13 @@ class TypeMap {
 
  private:
   friend class TiledMap;
-  using Node = std::shared_ptr<const TypeNode>;
-  TypeMap(Node node, int64_t at, int64_t lb, int64_t ub)
-      : node_(std::move(node)), at_(at), lb_(lb), ub_(ub) {}
+  class Gather;
+  TypeMap(TypeTree tree, int64_t at, int64_t lb, int64_t ub)
+      : tree_(std::move(tree)), at_(at), lb_(lb), ub_(ub) {}
 
-  Node node_;       // null: no bytes
+  static Result<TypeMap> repeated(const TypeMap& of, int64_t count, int64_t stride);
+
+  TypeTree tree_;
   int64_t at_ = 0;  // displacement of the first byte
   int64_t lb_ = 0;
   int64_t ub_ = 0;
