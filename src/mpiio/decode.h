@@ -16,59 +16,18 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
-#include <vector>
 
 #include "core/result.h"
+#include "mpiio/signature.h"
 #include "plan/typemap.h"
 
 namespace forebay::mpiio {
 
-// The primitive (predefined, not of pairs) elements of a type, in the order of its bytes; a tree of
-// repetitions, so as small as the type. Immutable, cheap to copy.
-class Signature {
- public:
-  struct Run {
-    MPI_Datatype primitive = MPI_DATATYPE_NULL;
-    uint64_t count = 0;
-  };
-  struct Node;
+class Contents;
 
-  Signature() = default;  // no elements
-  explicit Signature(std::shared_ptr<const Node> root) : root_(std::move(root)) {}
-  static Signature of(MPI_Datatype primitive);
-  static Result<Signature> repeated(uint64_t count, const Signature& of);
-  static Result<Signature> joined(std::vector<Signature> parts);
-
-  uint64_t elements() const;
-  // All elements are of one type: that type, otherwise MPI_DATATYPE_NULL.
-  MPI_Datatype uniform() const;
-  const std::shared_ptr<const Node>& root() const { return root_; }
-
- private:
-  std::shared_ptr<const Node> root_;
-};
-
-// Walks `count` copies of a signature, run by run. Keeps it alive.
-class SignatureCursor {
- public:
-  SignatureCursor(const Signature& signature, uint64_t count);
-  ~SignatureCursor();
-  SignatureCursor(SignatureCursor&&) noexcept;
-
-  bool done() const { return frames_.empty(); }
-  // Up to `most` elements of one primitive, and moves past them. Runs that continue each other may
-  // come one by one. Nothing left: a count of 0.
-  Signature::Run next(uint64_t most);
-
- private:
-  struct Frame;
-  void descend(std::shared_ptr<const Signature::Node> node);
-  void leave();
-  std::vector<Frame> frames_;
-};
-
-// The bytes that a primitive takes in a file, of a data representation that has sizes of its own.
+// The bytes that a primitive takes in a file of a data representation with sizes of its own.
 using PrimitiveSize = std::function<Result<int64_t>(MPI_Datatype primitive)>;
 
 class Decoder {
@@ -89,17 +48,23 @@ class Decoder {
   Result<plan::TypeMap> decode_in_file(MPI_Datatype type, const PrimitiveSize& size);
 
  private:
-  struct Kept;
+  struct Kept {
+    std::optional<plan::TypeMap> map;
+    std::optional<Signature> signature;
+    bool committed = false;
+  };
   Decoder() = default;
-  Result<plan::TypeMap> build(MPI_Datatype type, const PrimitiveSize* size);
-  Result<Signature> build_signature(MPI_Datatype type);
+  static int drop(MPI_Datatype type, int keyval, void* kept, void* extra);
+  Result<Signature> combined_signature(MPI_Datatype type, Contents& contents);
+  Kept* find(MPI_Datatype type);
+  Kept known(MPI_Datatype type);
   template <class Fn>
-  auto with_kept(MPI_Datatype type, Fn&& fn);
+  Result<void> keep(MPI_Datatype type, Fn&& fn);
 
   int keyval_ = MPI_KEYVAL_INVALID;
   MPI_Comm self_ = MPI_COMM_NULL;  // returns errors
-  std::mutex mutex_;               // over all that is kept, here or at a type
-  std::unordered_map<MPI_Datatype, plan::TypeMap> predefined_;
+  std::mutex mutex_;               // over all that is kept, here or with a type
+  std::unordered_map<MPI_Datatype, Kept> predefined_;
 };
 
 }  // namespace forebay::mpiio
