@@ -11,8 +11,8 @@
 //     every earlier conflicting one, whoever owns that: one owner's locks are no exception.)
 //  3. A request costs O(log n + neighbours) with n locks held, not O(n).
 //
-// A value: no threads, no clock, no network. Each step returns who has been granted a lock by it,
-// in the order of arrival, and whoever drives it tells them.
+// A value: no threads, no clock, no network. Each step returns which locks were granted by it, and
+// whoever drives it tells their owners.
 #pragma once
 
 #include <compare>
