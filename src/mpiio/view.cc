@@ -46,9 +46,11 @@ MPI_Datatype OwnType::duplicate() const {
 }
 
 std::optional<Length> View::stream(MPI_Offset position) const {
-  const auto at = static_cast<unsigned __int128>(position) * etype_size;
-  if (position < 0 || at > map.total().value) return std::nullopt;
-  return Length(static_cast<uint64_t>(at));
+  uint64_t at = 0;
+  if (position < 0 || __builtin_mul_overflow(static_cast<uint64_t>(position), etype_size, &at) ||
+      at > map.total().value)
+    return std::nullopt;
+  return Length(at);
 }
 
 MPI_Offset View::end(uint64_t file_size) const {
