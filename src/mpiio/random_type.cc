@@ -28,6 +28,12 @@ std::vector<To> as(const std::vector<From>& from) {
   return std::vector<To>(from.begin(), from.end());
 }
 
+bool is_wild(const RandomType& t) {
+  MPI_Count lb = 0, extent = 0;
+  MPI_Type_get_extent_x(t.type, &lb, &extent);
+  return extent <= 0 || t.elements.empty();
+}
+
 bool small(const RandomType& t) {
   MPI_Count lb = 0, extent = 0, true_lb = 0, true_extent = 0;
   MPI_Type_get_extent_x(t.type, &lb, &extent);
@@ -40,6 +46,11 @@ bool small(const RandomType& t) {
 RandomType RandomTypes::make(int depth) {
   for (;;) {
     RandomType t = depth == 0 ? named() : derived(depth);
+    if (t.type == MPI_DATATYPE_NULL) {  // Open MPI makes no darray of an empty type
+      t.owned = false;
+      continue;
+    }
+    t.wild = t.wild || is_wild(t);
     if (t.elements.size() <= kMostElements && small(t)) return t;
   }
 }
@@ -127,6 +138,7 @@ RandomType RandomTypes::derived(int depth) {
     default:
       resized(to, of);
   }
+  to.wild = to.wild || of.wild;
   to.made += " of (" + of.made + ")";
   return to;
 }
@@ -134,6 +146,7 @@ RandomType RandomTypes::derived(int depth) {
 void RandomTypes::vector(RandomType& to, const RandomType& of) {
   const int n = few(5), block = few(4), stride = pick(-3, 8);
   const bool bytes = pick(0, 1) == 0;
+  to.wild = stride == -1;
 #ifndef OPEN_MPI
   if (large()) {
     (bytes ? MPI_Type_create_hvector_c : MPI_Type_vector_c)(n, block, stride, of.type, &to.type);
@@ -211,6 +224,7 @@ void RandomTypes::structure(RandomType& to, const RandomType& of, int depth) {
     lengths.push_back(few(2));
     at.push_back(pick(-40, 200));
     repeat(to, *member, lengths.back());
+    to.wild = to.wild || member->wild;
     to.made += "{" + member->made + " " + std::to_string(lengths.back()) + "@" +
                std::to_string(at.back()) + "}";
   }
