@@ -49,11 +49,10 @@ set(FOREBAY_MPIS)
 forebay_mpi_find(mpich -show)
 forebay_mpi_find(openmpi -showme:compile -showme:link)
 
-# forebay_mpi_module(NAME SOURCES x.cc ... [DEPENDS core ...] [LIBS ...] [TESTS x_test.cc ...]): the
-# sources compiled once for each MPI, as forebay_NAME_mpich and forebay_NAME_openmpi. Each of TESTS
-# is a program of one rank, with a main of its own that returns 0: x_test_mpich ...
+# forebay_mpi_module(NAME SOURCES x.cc ... [DEPENDS core ...] [LIBS ...]): the sources compiled once
+# for each MPI, as the static libraries forebay_NAME_mpich and forebay_NAME_openmpi.
 function(forebay_mpi_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBS;TESTS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBS" ${ARGN})
   list(TRANSFORM ARG_DEPENDS PREPEND forebay_)
   foreach(mpi ${FOREBAY_MPIS})
     add_library(forebay_${name}_${mpi} STATIC ${ARG_SOURCES})
@@ -61,16 +60,22 @@ function(forebay_mpi_module name)
     target_link_libraries(forebay_${name}_${mpi} PUBLIC ${ARG_DEPENDS} ${ARG_LIBS}
                           forebay_mpi::${mpi})
     forebay_headers(forebay_${name}_${mpi} library)
-    # A sanitizer's program finds much in an MPI library, and nothing in ours for it.
-    if(NOT FOREBAY_SANITIZE)
-      foreach(source ${ARG_TESTS})
-        get_filename_component(test ${source} NAME_WE)
-        add_executable(${test}_${mpi} ${source})
-        target_link_libraries(${test}_${mpi} PRIVATE forebay_${name}_${mpi})
-        add_test(NAME ${test}_${mpi} COMMAND ${test}_${mpi})
-        set_tests_properties(${test}_${mpi} PROPERTIES TIMEOUT 120 ENVIRONMENT
-          "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
-      endforeach()
-    endif()
+  endforeach()
+endfunction()
+
+# forebay_mpi_test(NAME MODULE m SOURCES x.cc ...): a program of one rank, with a main of its own
+# that returns 0 if all is well, for each MPI: NAME_mpich and NAME_openmpi. Not for sanitizers, which
+# find much in an MPI library.
+function(forebay_mpi_test name)
+  cmake_parse_arguments(ARG "" "MODULE" "SOURCES" ${ARGN})
+  if(FOREBAY_SANITIZE)
+    return()
+  endif()
+  foreach(mpi ${FOREBAY_MPIS})
+    add_executable(${name}_${mpi} ${ARG_SOURCES})
+    target_link_libraries(${name}_${mpi} PRIVATE forebay_${ARG_MODULE}_${mpi})
+    add_test(NAME ${name}_${mpi} COMMAND ${name}_${mpi})
+    set_tests_properties(${name}_${mpi} PROPERTIES TIMEOUT 120 ENVIRONMENT
+      "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
   endforeach()
 endfunction()

@@ -13,25 +13,24 @@ class ArrayPart {
  public:
   explicit ArrayPart(const TypeMap& element) : part_(element), stride_(element.extent()) {}
 
-  // Adds a dimension of `size`, of which every `blocks[i].count` from `blocks[i].at` on are in the
-  // part, given as `repeats` blocks `apart` from each other and what is left at the end.
+  // Which indices of a dimension are in the part.
   struct Blocks {
     int64_t first = 0;    // index at which the first block begins
     int64_t repeats = 1;  // whole blocks
     int64_t apart = 0;    // from one to the next
     int64_t length = 0;
-    int64_t rest = 0;  // length of the block after the whole ones
+    int64_t rest = 0;  // of the block after the whole ones
   };
   Result<void> add(int64_t size, const Blocks& in) {
+    const int64_t rest_index = in.rest > 0 ? in.first + in.repeats * in.apart : 0;
+    const Result<int64_t> apart = bytes(in.repeats > 1 ? in.apart : 0), at = bytes(in.first),
+                          rest_at = bytes(rest_index), next = bytes(size);
+    if (!apart || !at || !rest_at || !next) return Error(EOVERFLOW, "an array beyond 63 bits");
     Result<TypeMap> whole = rows(in.length);
+    if (whole) whole = TypeMap::vector(in.repeats, 1, *apart, *whole);
     const Result<TypeMap> rest = rows(in.rest);
-    const Result<int64_t> apart = bytes(in.apart), at = bytes(in.first), next = bytes(size);
     if (!whole || !rest) return (whole ? rest : whole).error();
-    if (!apart || !at || !next) return Error(EOVERFLOW, "an array beyond 63 bits");
-    whole = TypeMap::vector(in.repeats, 1, *apart, *whole);
-    if (!whole) return whole.error();
-    const std::array members{TypeMap::Member{*at, 1, *whole},
-                             TypeMap::Member{*at + in.repeats * *apart, 1, *rest}};
+    const std::array members{TypeMap::Member{*at, 1, *whole}, TypeMap::Member{*rest_at, 1, *rest}};
     Result<TypeMap> both = TypeMap::structure(members);
     if (!both) return both.error();
     part_ = std::move(*both);
