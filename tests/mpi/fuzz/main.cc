@@ -28,8 +28,8 @@ int run(fuzz::Options options) {
   MPI_Bcast(&options.seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
 
   fuzz::Watchdog watchdog(options.timeout);
-  int64_t first = options.only_case >= 0 ? options.only_case : 0;
-  int64_t last = options.only_case >= 0 ? first + 1 : options.cases;
+  int64_t first = options.only_case >= 0 ? options.only_case : options.from;
+  int64_t last = options.only_case >= 0 ? first + 1 : first + options.cases;
   int64_t done = 0, failed = 0;
   for (int64_t n = first; n < last; ++n) {
     std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;

@@ -53,6 +53,8 @@ Options parse_options(int argc, char** argv) {
       o.seed = static_cast<uint64_t>(number(value()));
     else if (name == "--case")
       o.only_case = number(value());
+    else if (name == "--from")
+      o.from = number(value());
     else if (name == "--cases")
       o.cases = number(value());
     else if (name == "--seconds")
@@ -83,6 +85,7 @@ const char* usage() {
   return "mpiio_fuzz: random MPI-IO programs against a serial oracle. Run it under mpiexec.\n"
          "  --seed N       where the cases come from (default: the clock)\n"
          "  --cases N      how many cases (default 200)\n"
+         "  --from K       begin with case K (to go on after a crash)\n"
          "  --seconds S    stop after S seconds, however many cases were run\n"
          "  --case K       only case K of the seed (same number of ranks, same --only and "
          "--without)\n"

@@ -11,6 +11,7 @@ struct Options {
   uint64_t seed = 0;  // 0: from the clock
   int64_t cases = 200;
   int64_t only_case = -1;
+  int64_t from = 0;
   double seconds = 0;  // 0: no limit
   std::string only;    // a kind of case; empty: all in turn
   std::string dir = ".";

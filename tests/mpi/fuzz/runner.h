@@ -48,6 +48,7 @@ class Runner {
   void check_number(const char* what, int64_t got, const std::vector<int64_t>& expected);
   void check_view(const View& view);
   void collect_race(const Step& step);
+  void fail_access(Flight& flight, const std::string& what);
   bool ok(const char* what, int code);
 
   MPI_Comm comm_;

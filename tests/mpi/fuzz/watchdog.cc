@@ -32,6 +32,7 @@ void put_number(int n) {
 }
 
 void on_signal(int number) {
+  signal(number, SIG_DFL);
   const char* what = number == SIGALRM ? "fuzz: no progress (hang) in " : "fuzz: crash in ";
   put(what, strlen(what));
   put(message, message_length);
