@@ -14,7 +14,6 @@ namespace forebay::mpiio {
 
 namespace {
 
-constexpr Duration kDeadAfter = std::chrono::seconds(30);
 // An address that does not answer may lead nowhere: so long after it the next one is tried too.
 constexpr Duration kHeadStart = std::chrono::milliseconds(250);
 constexpr Duration kHandshake = std::chrono::seconds(5);

@@ -23,7 +23,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Slot kPointer = Slot::shared_pointer;
 constexpr auto kSoon = 20s;  // on a busy machine
 
 template <class Pred>
