@@ -1,10 +1,11 @@
 #include "mpiio/arbiter_connect.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <optional>
 
 #include "mpiio/arbiter_wire.h"

@@ -3,13 +3,13 @@
 
 #include <dirent.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
 
 #include <atomic>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <thread>
 
