@@ -51,7 +51,7 @@ TEST(Values, NamesAndCountsAreBounded) {
 }
 
 // A list of pairs, searched from its beginning.
-class Oracle {
+class PlainList {
  public:
   int create(const std::string& name, uint64_t value) {
     if (find(name)) return EEXIST;
@@ -80,7 +80,7 @@ int code(const Result<T>& result) {
 TEST(Values, AreThoseOfAPlainList) {
   std::mt19937_64 random(test_seed());
   Values values;
-  Oracle oracle;
+  PlainList oracle;
   for (int i = 0; i < 20000; ++i) {
     const std::string name(1, static_cast<char>('a' + random() % 5));
     const uint64_t a = random() % 4, b = random() % 4;

@@ -33,7 +33,6 @@ using attr::RangeLocks;
 constexpr size_t kMostUnproven = 4096;
 // What a client may leave unread; an answer is 40 bytes.
 constexpr uint64_t kMostUnsent = 1_MiB;
-constexpr Duration kDeadAfter = std::chrono::seconds(30);
 
 // A launcher may have bound the thread's maker to one core, which is busy with a rank; and signals
 // are the application's.

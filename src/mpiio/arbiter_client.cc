@@ -1,9 +1,6 @@
 #include "mpiio/arbiter_client.h"
 
-#include <fmt/format.h>
-
 #include <condition_variable>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <unordered_map>

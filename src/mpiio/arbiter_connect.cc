@@ -1,10 +1,11 @@
 #include "mpiio/arbiter_connect.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <optional>
 
 #include "mpiio/arbiter_wire.h"
@@ -14,7 +15,6 @@ namespace forebay::mpiio {
 
 namespace {
 
-constexpr Duration kDeadAfter = std::chrono::seconds(30);
 // An address that does not answer may lead nowhere: so long after it the next one is tried too.
 constexpr Duration kHeadStart = std::chrono::milliseconds(250);
 constexpr Duration kHandshake = std::chrono::seconds(5);

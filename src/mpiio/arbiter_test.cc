@@ -3,13 +3,13 @@
 
 #include <dirent.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
 
 #include <atomic>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -23,7 +23,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Slot kPointer = Slot::shared_pointer;
 constexpr auto kSoon = 20s;  // on a busy machine
 
 template <class Pred>

@@ -21,6 +21,7 @@
 #include <span>
 #include <string>
 
+#include "core/clock.h"
 #include "core/extents.h"
 #include "core/result.h"
 #include "mpiio/shared_state.h"
@@ -31,6 +32,9 @@ namespace forebay::mpiio {
 
 inline constexpr size_t kMaxBlocks = 1024;  // of the ranges of one lock
 inline constexpr size_t kMaxLoops = 62;     // as many as an Extents may have
+
+// Either side notices after about so long that the other's machine or network died.
+inline constexpr Duration kDeadAfter = std::chrono::seconds(30);
 
 using Nonce = std::array<uint8_t, 32>;
 using Proof = std::array<uint8_t, SealKey::kSealBytes>;
@@ -64,7 +68,6 @@ struct Answer {  // reply
   uint32_t code = 0;  // an errno, or 0
   bool operator==(const Answer&) const = default;
 };
-inline constexpr size_t kNumbersOfAnswer = 24;  // bytes of its message
 
 Nonce make_nonce();
 enum class Side { client, arbiter };

@@ -24,16 +24,16 @@ struct Shared {
   std::atomic<uint64_t> writes{0}, torn{0}, taken{0};
 };
 
-class SharedPages {
+class Mapping {
  public:
-  SharedPages() {
+  Mapping() {
     void* const at =
         ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     FOREBAY_ASSERT(at != MAP_FAILED);
     shared_ = new (at) Shared;
     NodeMemory::create(&shared_->node);
   }
-  ~SharedPages() { ::munmap(shared_, sizeof(Shared)); }
+  ~Mapping() { ::munmap(shared_, sizeof(Shared)); }
   Shared& operator*() { return *shared_; }
   Shared* operator->() { return shared_; }
 
@@ -58,7 +58,7 @@ int exit_code(pid_t pid) {
 int use(Shared& shared, SharedState& state, uint64_t seed, int turns) {
   std::mt19937_64 random(seed);
   for (int i = 0; i < turns; ++i) {
-    if (!state.fetch_and_add(Slot::shared_pointer, 1)) return 1;
+    if (!state.fetch_and_add(kPointer, 1)) return 1;
     const bool write = random() % 2;
     const auto held =
         state.lock(range(0, 1 + random() % 9), write ? LockMode::exclusive : LockMode::shared);
@@ -76,7 +76,7 @@ int use(Shared& shared, SharedState& state, uint64_t seed, int turns) {
 TEST(NodeStateProcesses, LocksAndValuesHoldBetweenThem) {
   constexpr int kProcesses = 6, kTurns = 2000;
   const uint64_t seed = test_seed();
-  SharedPages shared;
+  Mapping shared;
   std::vector<pid_t> children;
   for (int i = 0; i < kProcesses; ++i) {
     children.push_back(fork_child([&, i] {
@@ -88,13 +88,12 @@ TEST(NodeStateProcesses, LocksAndValuesHoldBetweenThem) {
   EXPECT_EQ(shared->torn, 0u);
   EXPECT_EQ(shared->left, shared->writes);
   EXPECT_EQ(shared->right, shared->writes);
-  EXPECT_EQ(NodeState(shared->node).get(Slot::shared_pointer).value(),
-            uint64_t{kProcesses} * kTurns);
+  EXPECT_EQ(NodeState(shared->node).get(kPointer).value(), uint64_t{kProcesses} * kTurns);
   EXPECT_EQ(shared->node.sleepers, 0u);
 }
 
 TEST(NodeStateProcesses, ASleeperIsWoken) {
-  SharedPages shared;
+  Mapping shared;
   NodeState state(shared->node);
   auto held = state.lock(range(0, 1), LockMode::exclusive).value();
   const pid_t child = fork_child([&] {
@@ -110,7 +109,7 @@ TEST(NodeStateProcesses, ASleeperIsWoken) {
 TEST(ArbiterProcesses, LocksAndValuesHoldBetweenThem) {
   constexpr int kProcesses = 4, kTurns = 300;
   const uint64_t seed = test_seed();
-  SharedPages shared;
+  Mapping shared;
   const auto arbiter = near_arbiter();
   const Invitation invitation = arbiter->open_file();
   std::vector<pid_t> children;
@@ -124,11 +123,11 @@ TEST(ArbiterProcesses, LocksAndValuesHoldBetweenThem) {
   EXPECT_EQ(shared->torn, 0u);
   EXPECT_EQ(shared->left, shared->writes);
   const auto last = ArbiterClient::connect(invitation).value();
-  EXPECT_EQ(last->get(Slot::shared_pointer).value(), uint64_t{kProcesses} * kTurns);
+  EXPECT_EQ(last->get(kPointer).value(), uint64_t{kProcesses} * kTurns);
 }
 
 TEST(ArbiterProcesses, WhatAKilledOneHeldIsFree) {
-  SharedPages shared;
+  Mapping shared;
   const auto arbiter = near_arbiter();
   const Invitation invitation = arbiter->open_file();
   std::vector<pid_t> children;

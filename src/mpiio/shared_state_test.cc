@@ -15,8 +15,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Slot kPointer = Slot::shared_pointer;
-
 template <class World>
 class SharedStateTest : public testing::Test {
  protected:

@@ -11,6 +11,8 @@
 
 namespace forebay::mpiio {
 
+inline constexpr Slot kPointer = Slot::shared_pointer;
+
 inline Extents range(uint64_t offset, uint64_t length) {
   return Extents(ext(offset, length));
 }
