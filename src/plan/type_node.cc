@@ -5,19 +5,11 @@
 namespace forebay::plan {
 namespace {
 
-constexpr Wide kMost = INT64_MAX;
+constexpr Wide kMost = INT64_MAX;  // of any size or bound
 
 // Lists of so few entries are copied into the list that holds them: it is the depth of a tree that
 // costs when it is walked.
 constexpr size_t kSmallList = 8;
-
-Error too_large() {
-  return Error(EOVERFLOW, "the datatype's bytes or bounds are beyond what 63 bits can hold");
-}
-
-bool fits(Wide v) {
-  return v >= -kMost && v <= kMost;
-}
 
 bool equal(const TypeNode* a, const TypeNode* b) {
   for (; a != b; a = a->child.get(), b = b->child.get()) {
@@ -60,6 +52,10 @@ Result<void> measure_list(TypeNode& list, int64_t first) {
 }
 
 }  // namespace
+
+Error too_large() {
+  return Error(EOVERFLOW, "the datatype's bytes or bounds are beyond what 63 bits can hold");
+}
 
 size_t TypeNode::entry_of(uint64_t at) const {
   const auto after = std::upper_bound(entries.begin(), entries.end(), at,

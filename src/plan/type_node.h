@@ -18,6 +18,12 @@ namespace forebay::plan {
 
 __extension__ typedef __int128 Wide;  // holds any sum or product of two 64-bit numbers
 
+// Sizes and bounds may not be larger, so that they can be negated.
+constexpr bool fits(Wide v) {
+  return v >= -Wide(INT64_MAX) && v <= Wide(INT64_MAX);
+}
+Error too_large();  // EOVERFLOW
+
 struct TypeNode {
   enum class Kind : uint8_t { kRun, kLoop, kList };
   struct Entry {
