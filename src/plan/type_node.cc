@@ -115,9 +115,15 @@ Result<void> ListBuilder::add_run(Wide at, Wide length) {
 Result<void> ListBuilder::append(Wide at, uint64_t size, const TypeTree& child) {
   if (!fits(Wide(size_) + size)) return too_large();
   const int64_t place = static_cast<int64_t>(at);
-  const Result<bool> extended = extend_last(place, size, child);
-  if (!extended) return extended.error();
-  if (!*extended) {
+  bool extended = false;
+  if (!entries_.empty() && !child && !entries_.back().child) {
+    extended = at - entries_.back().at == Wide(size_ - entries_.back().start);
+  } else if (!entries_.empty()) {
+    const Result<bool> more = extend_last_loop(place, size, child);
+    if (!more) return more.error();
+    extended = *more;
+  }
+  if (!extended) {
     entries_.push_back({place, size_, child.get()});
     grown_ = false;
     if (child && (children_.empty() || children_.back() != child)) children_.push_back(child);
@@ -126,15 +132,11 @@ Result<void> ListBuilder::append(Wide at, uint64_t size, const TypeTree& child) 
   return {};
 }
 
-// Does it continue the entry before it? Runs that touch, and one more repetition, or several, of a
-// loop.
-Result<bool> ListBuilder::extend_last(int64_t at, uint64_t size, const TypeTree& child) {
-  if (entries_.empty()) return false;
+// Is it one more repetition, or several, of the entry before it?
+Result<bool> ListBuilder::extend_last_loop(int64_t at, uint64_t size, const TypeTree& child) {
   Entry& last = entries_.back();
   const uint64_t last_size = size_ - last.start;
   const Wide apart = Wide(at) - last.at;
-  if (!last.child && !child) return apart == Wide(last_size);
-
   const auto loop = [](const TypeNode* n) { return n && n->kind == TypeNode::Kind::kLoop; };
   const TypeNode* a = last.child;
   const TypeNode* b = child.get();

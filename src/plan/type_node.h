@@ -76,7 +76,7 @@ class ListBuilder {
   Result<void> append(Wide at, uint64_t size, const TypeTree& child);
   uint64_t entry_size(size_t i) const;
   bool equal_children(size_t a, size_t b) const;
-  Result<bool> extend_last(int64_t at, uint64_t size, const TypeTree& child);
+  Result<bool> extend_last_loop(int64_t at, uint64_t size, const TypeTree& child);
   bool regular() const;
   bool has_small_lists() const;
   TypeTree child_of(size_t i) const;
