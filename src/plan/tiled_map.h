@@ -91,6 +91,7 @@ class TiledCursor {
   void descend(const TypeNode* node, uint64_t size, int64_t at, uint64_t start);
   void next_run();
   Extent take_of_run(uint64_t most);
+  void list_siblings(uint64_t end, size_t most_blocks, std::vector<Extent>& blocks);
   uint64_t list(uint64_t most, size_t most_blocks, std::vector<Extent>& blocks);
   void find_regular(uint64_t most, size_t most_blocks, std::vector<Regular>& found) const;
   uint64_t piecewise(uint64_t most, size_t most_blocks) const;
