@@ -30,6 +30,8 @@ class TiledMap {
   Length total() const { return total_; }
   // The stream is one run.
   bool contiguous() const;
+  // As of a TypeMap, from one tile to the next too.
+  bool monotone() const;
 
   // Where byte `position` of the stream lies; position < total().
   Offset offset_of(Length position) const;
