@@ -64,9 +64,10 @@ struct PosixOptions {
   unsigned direct_depth = 32;   // direct reads and writes under way in the kernel at once
   bool in_application = false;  // in the process of whoever uses it, as that process
   bool mapped = false;          // small pieces through a shared mapping
-  // On average, beyond which pieces go by system calls after all. A process that is alone with its
-  // file has no use for more; where several write one file at the same time, 8 KiB still gains.
-  uint64_t mapped_piece = 2048;
+  // Written pieces larger than this on average go by system calls after all. A process that is
+  // alone with its file has no use for more; where several write one file at the same time, 4096
+  // gains.
+  uint64_t mapped_piece = 1024;
   bool force_path_handles = false;  // tests: as if without privilege for kernel handles
   bool force_pool = false;          // tests and slow file systems: never on the submitting thread
   bool force_no_ring = false;       // tests: as if the kernel had no io_uring

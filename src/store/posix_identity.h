@@ -10,8 +10,8 @@
 //
 // Invariants:
 //  1. All changes of a thread's fsuid, fsgid, groups and capabilities go through here: the thread's
-//  state is
-//     remembered, not asked for. A process that changes its ids does so before the first call.
+//     state is remembered, not asked for. A process that changes its ids does so before the first
+//     call.
 //  2. `unprivileged` never changes an id and serves its own uid only; one of an application's
 //     process leaves the capabilities alone too.
 #pragma once

@@ -50,8 +50,7 @@ class Mapping {
   }
   bool map(int fd, uint64_t begin, uint64_t end, bool write) {
     unmap();
-    static const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-    begin_ = round_down(begin, page);
+    begin_ = round_down(begin, page_size());
     const size_t size = end - begin_;
     void* const at = ::mmap(nullptr, size, write ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
                             fd, static_cast<off_t>(begin_));
@@ -59,10 +58,16 @@ class Mapping {
     bytes_ = {static_cast<std::byte*>(at), size};
     return true;
   }
+  // All at once, which saves a third of a fault; whatever is refused shows when it is touched.
+  void fault_in(uint64_t begin, uint64_t end) const {
+    const uint64_t from = round_down(begin - begin_, page_size());
+    ::madvise(bytes_.data() + from, end - begin_ - from, MADV_POPULATE_WRITE);
+  }
   std::span<std::byte> bytes() const { return bytes_; }
   uint64_t begin() const { return begin_; }
 
  private:
+  static uint64_t page_size() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
   void unmap() {
     if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
     bytes_ = {};
@@ -115,7 +120,7 @@ class Mover {
   Result<uint64_t> run() {
     while (!places_.done()) {
       gather(true);
-      const bool pays = Load{pieces_.size(), bytes_, end_ - begin_}.pays(parts_.most_piece);
+      const bool pays = Load{pieces_.size(), bytes_, end_ - begin_}.pays(parts_.most_piece(write_));
       if (!pays) gather(false);
       const uint64_t wanted = bytes_;
       uint64_t moved = pays ? by_mapping() : 0;
@@ -166,8 +171,12 @@ class Mover {
       cursor_.advance(Length(done_));
     }
     parts_.mapped.add();
+    if (write_ && (end_ - begin_) / kPage <= pieces_.size()) window_.fault_in(begin_, end_);
     Copy copy{std::span(pieces_).first(count), window_, memory_, cursor_, write_};
-    if (!guard_.run(window_.bytes(), Copy::run, &copy)) parts_.faults.add();
+    if (!guard_.run(window_.bytes(), Copy::run, &copy)) {
+      parts_.faults.add();
+      cursor_ = ExtentCursor(memory_.shape);  // it was left in the middle of a step
+    }
     return copy.moved;
   }
 
@@ -255,6 +264,11 @@ class Mover {
 };
 
 }  // namespace
+
+uint64_t MappedParts::most_piece(bool write) const {
+  constexpr uint64_t kMostRead = 1_KiB;
+  return write ? most_written : std::min(most_written, kMostRead);
+}
 
 bool worth_mapping(const Extents& file, uint64_t most_piece) {
   return Load{file.pieces(), file.total().value, file.bounds().length.value}.pays(most_piece);

@@ -22,10 +22,13 @@
 namespace forebay::posix {
 
 struct MappedParts {
-  uint64_t most_piece;  // on average; larger ones go by system calls
-  Counter& calls;       // that move bytes
-  Counter& mapped;      // steps that went through a mapping
-  Counter& faults;      // such steps that a fault ended
+  uint64_t most_written;  // pieces larger than this on average go by system calls
+  Counter& calls;         // that move bytes
+  Counter& mapped;        // steps that went through a mapping
+  Counter& faults;        // such steps that a fault ended
+
+  // The same for either way: reads do not wait for each other, so they gain with small pieces only.
+  uint64_t most_piece(bool write) const;
 };
 
 // Is the list such that mapping pays, by its numbers?

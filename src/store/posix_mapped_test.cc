@@ -142,7 +142,7 @@ TEST_F(PosixMapped, LongListsGoInWindows) {
 }
 
 TEST_F(PosixMapped, WhatDoesNotPayGoesByCalls) {
-  const auto pays = [](const Extents& file) { return posix::worth_mapping(file, 2048); };
+  const auto pays = [](const Extents& file) { return posix::worth_mapping(file, 1024); };
   EXPECT_TRUE(pays(strided(0, 64, 1000, 512)));
   EXPECT_TRUE(pays(strided(0, 64, 1000, 4096)));
   EXPECT_FALSE(pays(strided(0, 64, 1000, 65536)));
@@ -161,7 +161,7 @@ TEST_F(PosixMapped, WhatDoesNotPayGoesByCalls) {
   CounterSet counters;
   const posix::MappedParts parts{2_MiB, counters.get("calls"), counters.get("mapped"),
                                  counters.get("faults")};
-  ASSERT_TRUE(posix::worth_mapping(file, parts.most_piece));
+  ASSERT_TRUE(posix::worth_mapping(file, parts.most_written));
   const int fd = ::open(rig_.path("data").c_str(), O_RDWR | O_CLOEXEC);
   EXPECT_EQ(*posix::write_mapped(fd, file, Memory::of(std::span(bytes)), parts), bytes.size());
   EXPECT_EQ(*posix::read_mapped(fd, file, Memory::of(std::span(back)), parts), bytes.size());
@@ -230,7 +230,7 @@ TEST_F(PosixMapped, NeedsBothWaysOfADescriptorToWrite) {
 }
 
 TEST_F(PosixMapped, AFileThatIsCutShortMeanwhile) {
-  const Extents file = strided(0, 64, 20'000, 256);
+  const Extents file = strided(0, 64, 4'000, 512);
   const auto size = static_cast<off_t>(file.bounds().end().value);
   std::vector<std::byte> bytes(file.total().value, std::byte{'t'}), back(bytes.size());
   std::atomic<bool> stop = false;
@@ -240,7 +240,7 @@ TEST_F(PosixMapped, AFileThatIsCutShortMeanwhile) {
       if (::truncate(path.c_str(), i % 3 ? size / 7 : 0)) break;
   });
   const auto faults = [&] { return rig_.counters.get("posix.mapped_faults").get(); };
-  for (int round = 0; round < 2000 && (round < 50 || faults() < 10); ++round) {
+  for (int round = 0; round < 2000 && (round < 20 || faults() < 5); ++round) {
     auto wrote = transfer(Op::write, file, bytes);
     ASSERT_TRUE(wrote) << wrote.error().message();
     ASSERT_EQ(wrote->count, bytes.size());

@@ -76,6 +76,7 @@ std::vector<Subject> posix_subjects() {
   Subject in_application = subject("posix_application", application);
   in_application.lacks[Feature::any_link] = by_path.lacks[Feature::any_link];
   in_application.lacks[Feature::others] = "it acts for its own process only";
+  in_application.lacks[Feature::set_id] = "its process may have the capability to keep them";
   in_application.every_call = 8;
   return {subject("posix", {}),     by_path,       by_pool,
           under_scheduler(by_pool), by_ring,       by_threads,
