@@ -13,12 +13,12 @@ namespace {
 
 // The copy that a thread has under way. Initial-exec, because the handler may be the first to look
 // at it on some thread of the application, where a lazy allocation could not be done.
-struct Copy {
+struct Guarded {
   const std::byte* begin;
   const std::byte* end;
   sigjmp_buf back;
 };
-[[gnu::tls_model("initial-exec")]] thread_local Copy* current = nullptr;
+[[gnu::tls_model("initial-exec")]] thread_local Guarded* current = nullptr;
 
 // Of the process, as the signal's disposition is.
 std::mutex installing;
@@ -51,7 +51,7 @@ void to_application(int signal, siginfo_t* info, void* context) {
 
 void on_sigbus(int signal, siginfo_t* info, void* context) {
   const auto* at = static_cast<const std::byte*>(info->si_addr);
-  if (Copy* copy = current; copy && info->si_code > 0 && at >= copy->begin && at < copy->end) {
+  if (Guarded* copy = current; copy && info->si_code > 0 && at >= copy->begin && at < copy->end) {
     current = nullptr;
     ::siglongjmp(copy->back, 1);
   }
@@ -77,7 +77,7 @@ void install() {
   FOREBAY_ASSERT(::sigaction(SIGBUS, &ours, nullptr) == 0);
 }
 
-void remove() {
+void uninstall() {
   struct sigaction now;
   ::sigaction(SIGBUS, nullptr, &now);
   if (is_ours(now)) ::sigaction(SIGBUS, &before, nullptr);
@@ -99,12 +99,12 @@ BusGuard::BusGuard() {
 BusGuard::~BusGuard() {
   ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
   std::lock_guard lock(installing);
-  if (--guards == 0) remove();
+  if (--guards == 0) uninstall();
 }
 
 bool BusGuard::run(std::span<const std::byte> window, void (*copy)(void*), void* context) {
   FOREBAY_ASSERT(!current, "one copy at a time");
-  Copy here;
+  Guarded here;
   here.begin = window.data();
   here.end = window.data() + window.size();
   if (sigsetjmp(here.back, 0) != 0) return false;
