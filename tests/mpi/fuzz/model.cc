@@ -27,6 +27,12 @@ int64_t end_of(const Spans& spans) {
   return end;
 }
 
+bool same(const Bytes& expected, const Bytes& got, bool zeros) {
+  return expected.size() == got.size() &&
+         std::equal(expected.begin(), expected.end(), got.begin(),
+                    [&](unsigned char e, unsigned char g) { return same(e, g, zeros); });
+}
+
 Spans View::spans(int64_t stream, int64_t length) const {
   Spans out;
   if (length == 0) return out;

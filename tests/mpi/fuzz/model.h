@@ -29,6 +29,13 @@ struct View {
   int64_t etypes_before(int64_t size) const;
 };
 
+// Whether `got` is what the oracle expects. What was never written is undefined in MPI; the oracle
+// has zeros there and writes none, and unless `zeros` are asked for any byte will do.
+bool same(const Bytes& expected, const Bytes& got, bool zeros);
+inline bool same(unsigned char expected, unsigned char got, bool zeros) {
+  return expected == got || (expected == 0 && !zeros);
+}
+
 class FileModel {
  public:
   int64_t size() const { return static_cast<int64_t>(bytes_.size()); }
