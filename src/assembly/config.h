@@ -69,6 +69,7 @@ struct ClientConfig {
   uint64_t alloc_memory = 1_GiB;
   uint64_t chunk = 0;
   std::string export_name;
+  std::string prefix;
   std::string job;
   Duration connect_timeout = std::chrono::seconds(5);
   Duration retry_for = std::chrono::seconds(60);

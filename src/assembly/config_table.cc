@@ -159,6 +159,9 @@ std::vector<Key> describe(ClientConfig& c) {
        0,
        16_MiB},
       {"export", &c.export_name, "which export to use; empty: the server's only one"},
+      {"prefix", &c.prefix,
+       "the path that the export has in the names that programs use (MPI-IO): files below it are "
+       "the server's; empty: the directory that the server exports, if it is on this machine"},
       {"job", &c.job,
        "the job that the client belongs to, as `forebay status` shows it, up to 255 bytes; empty: "
        "`$SLURM_JOB_ID`"},

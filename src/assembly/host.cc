@@ -3,12 +3,23 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "assembly/version.h"
 #include "core/log.h"
 
 namespace forebay {
+namespace {
+
+std::string path_of(const ExportConfig& config) {
+  if (config.store != "posix") return {};
+  std::error_code error;
+  auto path = std::filesystem::canonical(config.path, error);
+  return error ? std::string() : path.string();
+}
+
+}  // namespace
 
 Result<std::unique_ptr<ServerHost>> ServerHost::start(const Config& config,
                                                       std::function<void()> on_stop_request) {
@@ -48,7 +59,7 @@ Result<void> ServerHost::build(const Config& config, std::function<void()> on_st
     auto store = build_store(one, around_);
     if (!store) return store.error();
     ExportOptions about = export_options(one);
-    published_.exports.push_back({about.name, about.what});
+    published_.exports.push_back({about.name, about.what, path_of(one)});
     auto added = server_->add_export(std::move(about), std::move(*store));
     if (!added) return added;
   }

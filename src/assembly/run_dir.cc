@@ -100,7 +100,7 @@ Json to_json(const Published& p) {
   Json::Array addresses, exports;
   for (const std::string& a : p.addresses) addresses.emplace_back(a);
   for (const Published::Export& e : p.exports)
-    exports.emplace_back(Json::Object{{"name", e.name}, {"what", e.what}});
+    exports.emplace_back(Json::Object{{"name", e.name}, {"what", e.what}, {"path", e.path}});
   // The boot number as text: programs that read numbers as doubles would round it.
   return Json::Object{{"name", p.name},         {"version", p.version},
                       {"pid", p.pid},           {"boot", fmt::format("{:016x}", p.boot)},
@@ -116,7 +116,7 @@ Published from_json(const Json& json) {
   std::from_chars(boot.data(), boot.data() + boot.size(), p.boot, 16);
   for (const Json& a : json["addresses"].array()) p.addresses.push_back(a.text());
   for (const Json& e : json["exports"].array())
-    p.exports.push_back({e["name"].text(), e["what"].text()});
+    p.exports.push_back({e["name"].text(), e["what"].text(), e["path"].text()});
   return p;
 }
 

@@ -23,6 +23,7 @@ struct Published {
   std::vector<std::string> addresses;
   struct Export {
     std::string name, what;
+    std::string path;  // of what it holds, in the name space of this machine; empty: none
   };
   std::vector<Export> exports;
 };

@@ -24,7 +24,7 @@ Published example() {
           .pid = ::getpid(),
           .boot = 0xfedcba9876543210,
           .addresses = {"unix:/x/socket", "tcp:127.0.0.1:1"},
-          .exports = {{"data", "posix /d"}}};
+          .exports = {{"data", "posix /d", "/d"}}};
 }
 
 TEST(RunDirTest, WhatIsPublishedIsRead) {
@@ -37,6 +37,7 @@ TEST(RunDirTest, WhatIsPublishedIsRead) {
   EXPECT_EQ(read_it->boot, example().boot);
   EXPECT_EQ(read_it->addresses, example().addresses);
   EXPECT_EQ(read_it->exports[0].what, "posix /d");
+  EXPECT_EQ(read_it->exports[0].path, "/d");
   EXPECT_EQ(server_in(temp / "run"), ::getpid());
 }
 

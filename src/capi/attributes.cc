@@ -2,25 +2,7 @@
 
 #include <sys/stat.h>
 
-#include <fstream>
-#include <string>
-
 namespace forebay::capi {
-namespace {
-
-// umask(2) can only be asked by setting it, which other threads would see.
-mode_t umask_now() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("Umask:"))
-      return static_cast<mode_t>(std::stoul(line.substr(sizeof "Umask:" - 1), nullptr, 8));
-  const mode_t mask = ::umask(077);  // no /proc: for a moment, the careful one
-  ::umask(mask);
-  return mask;
-}
-
-}  // namespace
-
 uint32_t type_bits(FileType type) {
   constexpr uint32_t kBits[] = {0,       S_IFREG,  S_IFDIR, S_IFLNK,
                                 S_IFIFO, S_IFSOCK, S_IFBLK, S_IFCHR};  // in FileType's order
@@ -45,10 +27,6 @@ fb_attr to_c(const Attr& attr) {
   out.mtime_nsec = attr.mtime.nanoseconds;
   out.ctime_nsec = attr.ctime.nanoseconds;
   return out;
-}
-
-uint32_t masked(unsigned mode) {
-  return mode & 07777 & ~umask_now();
 }
 
 }  // namespace forebay::capi

@@ -5,17 +5,12 @@
 #include "capi/attributes.h"
 #include "capi/error.h"
 #include "capi/hints.h"
-#include "capi/paths.h"
+#include "store/open_path.h"
 
 using namespace forebay;
 using namespace forebay::capi;
 
 namespace {
-
-struct Opened {
-  Handle handle;
-  Right right;
-};
 
 Result<void> check_flags(int flags) {
   constexpr int kKnown =
@@ -26,68 +21,6 @@ Result<void> check_flags(int flags) {
   if ((flags & O_TRUNC) && (flags & O_ACCMODE) == O_RDONLY)
     return Error(EINVAL, "O_TRUNC needs O_WRONLY or O_RDWR");
   return {};
-}
-
-Access access_of(int flags) {
-  switch (flags & O_ACCMODE) {
-    case O_RDONLY:
-      return Access::read;
-    case O_WRONLY:
-      return Access::write;
-    default:
-      return Access::both;
-  }
-}
-
-// What a program asked for: flags of open(2), and of ours by hints.
-struct Wanted {
-  int flags;
-  uint32_t hinted;
-};
-
-Result<Opened> create_at(fb_store& store, const Place& place, Wanted wanted, uint32_t mode) {
-  const int flags = wanted.flags;
-  auto made = store.call({.op = Op::create,
-                          .flags = (flags & O_EXCL ? kFlagExclusive : 0u) |
-                                   (flags & O_TRUNC ? kFlagTruncate : 0u) | wanted.hinted,
-                          .handle = place.directory,
-                          .name = place.name,
-                          .access = access_of(flags),
-                          .mode = mode});
-  if (!made) return made.error();
-  return Opened{std::move(made->handle), std::move(made->right)};
-}
-
-Result<Opened> create(fb_store& store, const char* path, Wanted wanted, unsigned mode) {
-  if (wants_directory(path)) return Error(EISDIR);
-  auto place = name_in(store, path, EISDIR);
-  if (!place) return place.error();
-  const uint32_t bits = masked(mode);
-  auto opened = create_at(store, *place, wanted, bits);
-  if (opened || opened.error().code() != ELOOP || wanted.flags & (O_EXCL | O_NOFOLLOW))
-    return opened;
-  place = locate(*store.store, store.caller, path);  // a symbolic link, dangling perhaps
-  if (!place) return place.error();
-  if (place->name.empty()) return Error(EISDIR);
-  return create_at(store, *place, wanted, bits);
-}
-
-Result<Opened> open_existing(fb_store& store, const char* path, Wanted wanted) {
-  const int flags = wanted.flags;
-  auto found =
-      find_path(*store.store, store.caller, path, flags & O_NOFOLLOW ? Follow::no : Follow::yes);
-  if (!found) return found.error();
-  auto opened = store.call({.op = Op::open,
-                            .flags = wanted.hinted,
-                            .handle = found->handle,
-                            .access = access_of(flags)});
-  if (!opened) return opened.error();
-  Opened file{std::move(found->handle), std::move(opened->right)};
-  if (!(flags & O_TRUNC)) return file;
-  auto cut = store.call({.op = Op::resize, .handle = file.handle, .right = file.right});
-  if (cut) return file;
-  (void)store.call({.op = Op::close, .handle = file.handle, .right = file.right});
-  return cut.error();
 }
 
 // A file's memory until it is open; back where it came from if it never is.
@@ -129,9 +62,9 @@ int fb_open(fb_store* store, const char* path, int flags, unsigned mode, const c
     if (auto ok = check_flags(flags); !ok) return ok;
     Opening opening(*store);
     if (auto ok = set_hints(opening.file(), hints); !ok) return ok;
-    const Wanted wanted{flags, opening.file().open_flags};
+    const uint32_t bits = flags & O_CREAT ? masked(mode) : 0;
     auto opened =
-        flags & O_CREAT ? create(*store, path, wanted, mode) : open_existing(*store, path, wanted);
+        open_path(*store->store, store->caller, path, {flags, bits, opening.file().open_flags});
     if (!opened) return opened.error();
     *file = opening.open(std::move(*opened));
     return {};

@@ -1,12 +1,17 @@
 // What is done by path.
 #include "capi/attributes.h"
 #include "capi/error.h"
-#include "capi/paths.h"
+#include "capi/store.h"
+#include "store/open_path.h"
 
 using namespace forebay;
 using namespace forebay::capi;
 
 namespace {
+
+bool wants_directory(std::string_view path) {
+  return path.ends_with('/');
+}
 
 Result<void> stat_into(fb_store* store, const char* path, Follow follow, fb_attr* attr) {
   if (auto ok = given({store, path, attr}); !ok) return ok;
@@ -22,7 +27,7 @@ Result<void> remove(fb_store* store, const char* path, bool directory) {
     auto found = find_path(*store->store, store->caller, path, Follow::no);
     return found ? Error(EISDIR) : found.error();
   }
-  auto place = name_in(*store, path, EBUSY);
+  auto place = name_in(*store->store, store->caller, path, EBUSY);
   if (!place) return place.error();
   return without_value(store->call({.op = Op::remove,
                                     .flags = directory ? uint32_t{kFlagDirectory} : 0,
@@ -51,7 +56,7 @@ int fb_lstat(fb_store* store, const char* path, fb_attr* attr) {
 int fb_mkdir(fb_store* store, const char* path, unsigned mode) {
   return status({"fb_mkdir", path}, [&]() -> Result<void> {
     if (auto ok = given({store, path}); !ok) return ok;
-    auto place = name_in(*store, path, EEXIST);
+    auto place = name_in(*store->store, store->caller, path, EEXIST);
     if (!place) return place.error();
     return without_value(store->call(
         {.op = Op::mkdir, .handle = place->directory, .name = place->name, .mode = masked(mode)}));
@@ -70,9 +75,9 @@ int fb_rename(fb_store* store, const char* from, const char* to) {
   return status({"fb_rename", from}, [&]() -> Result<void> {
     if (auto ok = given({store, from, to}); !ok) return ok;
     if (auto ok = check_slash(*store, from, to); !ok) return ok;
-    auto old_place = name_in(*store, from, EBUSY);
+    auto old_place = name_in(*store->store, store->caller, from, EBUSY);
     if (!old_place) return old_place.error();
-    auto new_place = name_in(*store, to, EBUSY);
+    auto new_place = name_in(*store->store, store->caller, to, EBUSY);
     if (!new_place) return std::move(new_place).error().at(to);
     return without_value(store->call({.op = Op::rename,
                                       .handle = old_place->directory,
@@ -87,7 +92,7 @@ int fb_link(fb_store* store, const char* file, const char* name) {
     if (auto ok = given({store, file, name}); !ok) return ok;
     auto found = find_path(*store->store, store->caller, file, Follow::no);
     if (!found) return std::move(found).error().at(file);
-    auto place = name_in(*store, name, EEXIST);
+    auto place = name_in(*store->store, store->caller, name, EEXIST);
     if (!place) return place.error();
     if (wants_directory(name)) return Error(ENOENT, "a link is no directory");
     return without_value(store->call({.op = Op::link,
@@ -101,7 +106,7 @@ int fb_symlink(fb_store* store, const char* target, const char* name) {
   return status({"fb_symlink", name}, [&]() -> Result<void> {
     if (auto ok = given({store, target, name}); !ok) return ok;
     if (!*target) return Error(ENOENT, "the target is empty");
-    auto place = name_in(*store, name, EEXIST);
+    auto place = name_in(*store->store, store->caller, name, EEXIST);
     if (!place) return place.error();
     if (wants_directory(name)) return Error(ENOENT, "a link is no directory");
     return without_value(store->call(

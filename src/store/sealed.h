@@ -20,7 +20,12 @@
 
 namespace forebay {
 
-enum class SealDomain : uint8_t { handle = 'H', right = 'R' };
+enum class SealDomain : uint8_t {
+  handle = 'H',
+  right = 'R',
+  arbiter = 'A',         // either side of a connection proves by it that it knows the key
+  arbiter_client = 'C',  // (mpiio/arbiter_wire.h)
+};
 
 class SealKey {
  public:

@@ -167,8 +167,8 @@ Result<void> bind_unix(int fd, const Address& address, const SocketAddress& wher
   return {};
 }
 
-Result<void> bind_tcp(int fd, const Address& address, const SocketAddress& where) {
-  if (!where.loopback()) {
+Result<void> bind_tcp(int fd, const Address& address, const SocketAddress& where, bool anywhere) {
+  if (!anywhere && !where.loopback()) {
     return Error(EPERM,
                  address.text() +
                      ": TCP is served on loopback addresses only (127.0.0.1, [::1]), because "
@@ -200,7 +200,7 @@ Result<std::unique_ptr<Listener>> listen_on_socket(const Address& address, Loop&
 
   std::optional<DirectoryLock> lock;
   if (!tcp) lock.emplace(address.host);
-  const auto bound = tcp ? bind_tcp(socket->get(), address, *where)
+  const auto bound = tcp ? bind_tcp(socket->get(), address, *where, options.peers_prove_themselves)
                          : bind_unix(socket->get(), address, *where, options.unix_mode);
   if (!bound) return bound.error();
   SocketFile file = tcp ? SocketFile() : SocketFile(address.host);

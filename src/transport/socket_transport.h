@@ -12,7 +12,8 @@
 //
 // Listening: a Unix socket's stale file (left by a dead server) is replaced; one that somebody
 // listens on is EADDRINUSE. TCP listens on loopback addresses only, because what the kernel says
-// about a peer ends at the machine's edge: others are EPERM.
+// about a peer ends at the machine's edge: others are EPERM, unless whoever listens has a way of
+// its own to know its peers and says so.
 #pragma once
 
 #include <sys/types.h>
@@ -26,6 +27,8 @@ struct SocketOptions {
   mode_t unix_mode = 0666;
   // TCP: a peer whose machine or network died is noticed after about so long.
   Duration tcp_dead_after = std::chrono::seconds(60);
+  // TCP: may listen on every address; peers prove who they are above the transport.
+  bool peers_prove_themselves = false;
   // Unix: a client offers to share memory with an area of so many bytes for bulk data; 0: it does
   // not.
   uint64_t shared_area = 0;

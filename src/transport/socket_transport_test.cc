@@ -301,6 +301,12 @@ TEST(UnixListener, AFullBacklogIsWaitedForUntilTheTimeout) {
   EXPECT_TRUE(world.run_until([&] { return connected != nullptr; }));
 }
 
+TEST(TcpListener, BindsAnywhereIfPeersProveThemselves) {
+  EpollLoop loop;
+  SocketTransport transport({.peers_prove_themselves = true});
+  EXPECT_TRUE(transport.listen({Address::Kind::tcp, "0.0.0.0", 0}, loop, [](auto) {}));
+}
+
 TEST(TcpListener, BindsToLoopbackOnly) {
   TcpWorld world;
   for (const char* host : {"0.0.0.0", "10.1.2.3", "::"}) {

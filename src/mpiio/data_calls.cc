@@ -1,0 +1,169 @@
+#include "mpiio/data_calls.h"
+
+#include <fmt/format.h>
+
+#include "mpiio/operation.h"
+#include "mpiio/process.h"
+#include "mpiio/report.h"
+
+namespace forebay::mpiio {
+namespace {
+
+Fault no_file() {
+  return {MPI_ERR_FILE, "this is no open file"};
+}
+
+void set_status(MPI_Status* status, uint64_t bytes) {
+  if (status == MPI_STATUS_IGNORE) return;
+  PMPI_Status_set_elements_x(status, MPI_BYTE, static_cast<MPI_Count>(bytes));
+  PMPI_Status_set_cancelled(status, 0);
+}
+
+// Moves the shared pointer on by as many etypes, and says where it was.
+Fault take_shared(File& file, MPI_Offset etypes, MPI_Offset& position) {
+  auto state = file.meeting->state();
+  if (!state) return fault_of(state.error());
+  auto before = (*state)->fetch_and_add(file.shared_pointer, static_cast<uint64_t>(etypes));
+  if (!before) return fault_of(before.error());
+  position = static_cast<MPI_Offset>(*before);
+  return {};
+}
+
+// The place of each rank's data, one after the other in the order of ranks. All ranks take part;
+// one with an error of its own has no data.
+Fault take_ordered(File& file, MPI_Offset etypes, MPI_Offset& position) {
+  long long mine = etypes, up_to_mine = 0;
+  PMPI_Scan(&mine, &up_to_mine, 1, MPI_LONG_LONG, MPI_SUM, file.comm);
+  const int last = file.ranks - 1;
+  struct {
+    long long base = 0;
+    int code = MPI_SUCCESS;
+  } news;
+  Fault fault;
+  if (file.rank == last) {
+    MPI_Offset base = 0;
+    fault = take_shared(file, up_to_mine, base);
+    news = {base, fault.code};
+  }
+  PMPI_Bcast(&news, sizeof news, MPI_BYTE, last, file.comm);
+  position = news.base + up_to_mine - mine;
+  if (news.code == MPI_SUCCESS || fault) return fault;
+  return {news.code, "the last rank could not move the shared pointer"};
+}
+
+Fault take_individual(File& file, MPI_Offset etypes, MPI_Offset& position) {
+  std::lock_guard lock(file.mutex);
+  position = file.position;
+  file.position += etypes;
+  return {};
+}
+
+Fault allowed(const File& file, Pointer pointer) {
+  const bool by_shared = pointer == Pointer::shared || pointer == Pointer::ordered;
+  if (!file.sequential() || by_shared) return {};
+  return {MPI_ERR_UNSUPPORTED_OPERATION,
+          "a file opened with MPI_MODE_SEQUENTIAL is used by its shared pointer only"};
+}
+
+Fault take_place(File& file, const Call& call, const Transfer& transfer, MPI_Offset offset,
+                 MPI_Offset& position) {
+  switch (call.pointer) {
+    case Pointer::explicit_offset:
+      position = offset;
+      return {};
+    case Pointer::individual:
+      return take_individual(file, transfer.etypes(), position);
+    case Pointer::shared:
+      return take_shared(file, transfer.etypes(), position);
+    case Pointer::ordered:
+      return take_ordered(file, transfer.etypes(), position);
+  }
+  return {};
+}
+
+// Everything up to the moving of bytes. On return the transfer can run, or has a fault.
+void ready(File& file, const Call& call, MPI_Offset offset, const Buffer& buffer,
+           Transfer& transfer) {
+  Fault fault = allowed(file, call.pointer);
+  if (!fault) fault = transfer.measure(buffer);
+  if (fault && call.pointer != Pointer::ordered) return transfer.fail(std::move(fault));
+  MPI_Offset position = 0;
+  if (fault) {
+    (void)take_ordered(file, 0, position);
+    return transfer.fail(std::move(fault));
+  }
+  fault = take_place(file, call, transfer, offset, position);
+  if (!fault) fault = transfer.prepare(position);
+  if (fault) transfer.fail(std::move(fault));
+}
+
+std::shared_ptr<File> find(MPI_File handle) {
+  return Process::get().files().find(handle);
+}
+
+Fault split_pending(const File& file) {
+  return {MPI_ERR_OTHER,
+          fmt::format("{} was begun on this file and has not ended", file.split_call)};
+}
+
+}  // namespace
+
+int blocking(const Call& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer,
+             MPI_Status* status) {
+  auto file = find(handle);
+  if (!file) return report(nullptr, call.name, no_file());
+  Transfer transfer(*file, call.direction);
+  if (call.collective && file->split)
+    transfer.fail(split_pending(*file));
+  else
+    ready(*file, call, offset, buffer, transfer);
+  transfer.run();
+  transfer.finish();
+  set_status(status, transfer.moved());
+  return report(file.get(), call.name,
+                call.collective ? file->agree(transfer.fault()) : transfer.fault());
+}
+
+int nonblocking(const Call& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer,
+                MPI_Request* request) {
+  auto file = find(handle);
+  if (!file) return report(nullptr, call.name, no_file());
+  auto operation = std::make_shared<Operation>(file, call.direction, call.name);
+  ready(*file, call, offset, buffer, operation->transfer());
+  *request = MPI_REQUEST_NULL;
+  if (operation->transfer().fault())
+    return report(file.get(), call.name, operation->transfer().fault());
+  if (int code = Process::get().requests().start(std::move(operation), request))
+    return report(file.get(), call.name, {code, "MPI cannot make a request"});
+  return MPI_SUCCESS;
+}
+
+int begin(const Call& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer) {
+  auto file = find(handle);
+  if (!file) return report(nullptr, call.name, no_file());
+  if (file->split) return report(file.get(), call.name, split_pending(*file));
+  auto operation = std::make_shared<Operation>(file, call.direction, call.name);
+  ready(*file, call, offset, buffer, operation->transfer());
+  file->split = operation;
+  file->split_call = call.name;
+  Operation::begin(operation);
+  return MPI_SUCCESS;  // an error is everybody's at the end
+}
+
+int end(const char* name, MPI_File handle, MPI_Status* status) {
+  auto file = find(handle);
+  if (!file) return report(nullptr, name, no_file());
+  if (!file->split ||
+      !std::string_view(file->split_call)
+           .starts_with(std::string_view(name).substr(0, std::string_view(name).rfind('_'))))
+    return report(file.get(), name,
+                  {MPI_ERR_OTHER, "no split collective of this kind was begun on this file"});
+  const auto operation = std::move(file->split);
+  file->split = nullptr;
+  operation->wait();
+  operation->settle();
+  set_status(status, operation->transfer().moved());
+  return report(file.get(), name, file->agree(operation->transfer().fault()));
+}
+
+}  // namespace forebay::mpiio

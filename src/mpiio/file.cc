@@ -1,0 +1,48 @@
+#include "mpiio/file.h"
+
+#include <array>
+
+#include "mpiio/operation.h"
+
+namespace forebay::mpiio {
+
+File::~File() {
+  if (comm != MPI_COMM_NULL) PMPI_Comm_free(&comm);
+}
+
+Request File::request(Op op) const {
+  return {.op = op, .caller = caller, .handle = opened.handle, .right = opened.right};
+}
+
+Result<uint64_t> File::size() const {
+  auto reply = call({.op = Op::getattr, .caller = caller, .handle = opened.handle});
+  if (!reply) return reply.error();
+  return reply->attr.size;
+}
+
+uint32_t File::write_flags() const {
+  if (!place.served) return 0;
+  if (hints.is("forebay_write_behind", "on")) return kFlagBehind;
+  return hints.is("forebay_write_behind", "off") ? uint32_t{kFlagStable} : 0;
+}
+
+Fault File::agree(Fault mine) const {
+  return agree(std::move(mine), 0);
+}
+
+Fault File::agree(Fault mine, long long value) const {
+  if (ranks == 1) return mine;
+  const std::array<long long, 3> own = {mine.code, value, ~value};
+  std::array<long long, 3> most{};
+  if (PMPI_Allreduce(own.data(), most.data(), 3, MPI_LONG_LONG, MPI_MAX, comm) != MPI_SUCCESS)
+    return {MPI_ERR_IO, "the ranks of the file cannot reach each other"};
+  const int worst = static_cast<int>(most[0]);
+  if (worst != MPI_SUCCESS) {
+    if (worst == mine.code) return mine;
+    return {worst, mine ? mine.text : "another rank failed"};
+  }
+  if (most[1] == ~most[2]) return {};
+  return {MPI_ERR_NOT_SAME, "the ranks give different arguments"};
+}
+
+}  // namespace forebay::mpiio

@@ -1,0 +1,69 @@
+// File: an MPI file as one rank has it open. MPI_File handles are pointers to it.
+//
+// Threads: independent calls of several threads on one file at the same time are allowed; MPI
+// itself forbids others beside a collective one. `mutex` is over the individual pointer.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "mpiio/hints.h"
+#include "mpiio/meeting.h"
+#include "mpiio/view.h"
+#include "mpiio/whereabouts.h"
+#include "store/open_path.h"
+
+namespace forebay::mpiio {
+
+class Operation;
+
+struct File {
+  File() = default;
+  ~File();
+  File(const File&) = delete;
+
+  bool reads() const { return !(amode & MPI_MODE_WRONLY); }
+  bool writes() const { return !(amode & MPI_MODE_RDONLY); }
+  bool sequential() const { return amode & MPI_MODE_SEQUENTIAL; }
+
+  Request request(Op op) const;
+  Result<Reply> call(Request request) const { return place.store->call(std::move(request)); }
+  Result<uint64_t> size() const;
+  uint32_t write_flags() const;  // what hints say of its writes
+
+  // Takes part, with every rank of the file, in agreeing on the worst outcome: MPI_SUCCESS, or the
+  // error class that some rank came with. Called by all or none.
+  Fault agree(Fault mine) const;
+  // The same, and MPI_ERR_NOT_SAME if the ranks came with different values.
+  Fault agree(Fault mine, long long value) const;
+
+  MPI_Comm comm = MPI_COMM_NULL;  // our own duplicate
+  int rank = 0, ranks = 1;
+  std::string name;
+  int amode = 0;
+
+  Whereabouts place;
+  Opened opened;
+  CallerRef caller;
+
+  View view;
+  std::mutex mutex;
+  MPI_Offset position = 0;  // the individual pointer, in etypes
+  std::unique_ptr<Meeting> meeting;
+  // Each view has a shared pointer of its own: with a new one rank 0 sets the next to 0 before the
+  // ranks meet, when nobody can be using that one.
+  Slot shared_pointer = Slot(0);
+  std::atomic<bool> atomic{false};
+  std::atomic<int> under_way{0};  // non-blocking operations
+
+  std::shared_ptr<Operation> split;  // the split collective that was begun
+  const char* split_call = nullptr;
+
+  Hints hints;
+  MPI_Errhandler handler = MPI_ERRORS_RETURN;
+  MPI_Fint number = 0;  // in Fortran
+};
+
+}  // namespace forebay::mpiio

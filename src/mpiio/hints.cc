@@ -1,0 +1,216 @@
+#include "mpiio/hints.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace forebay::mpiio {
+namespace {
+
+enum class Kind { number, positive, octal, text, choice };
+
+struct Row {
+  Hints::About about;
+  Kind kind;
+  std::string_view choices = {};  // "a|b|c"
+};
+
+constexpr std::string_view kSwitch = "enable|disable|automatic";
+constexpr std::string_view kBool = "true|false";
+
+// A fallback of "" means: not set, and not shown.
+const std::vector<Row>& rows() {
+  static const std::vector<Row> table = {
+      {{"cb_nodes", "", "aggregators of a collective call"}, Kind::positive},
+      {{"cb_buffer_size", "16777216", "bytes of an aggregator's buffer"}, Kind::positive},
+      {{"cb_config_list", "*:1", "which processes may be aggregators"}, Kind::text},
+      {{"romio_cb_read", "automatic", "collective buffering of reads"}, Kind::choice, kSwitch},
+      {{"romio_cb_write", "automatic", "collective buffering of writes"}, Kind::choice, kSwitch},
+      {{"romio_ds_read", "automatic", "sieving of independent reads"}, Kind::choice, kSwitch},
+      {{"romio_ds_write", "automatic", "sieving of independent writes"}, Kind::choice, kSwitch},
+      {{"romio_no_indep_rw", "false", "no rank makes independent calls"}, Kind::choice, kBool},
+      {{"romio_cb_pfr", "disable", "file realms that stay"}, Kind::choice, "enable|disable"},
+      {{"romio_cb_fr_type", "aar", "how file realms are made"}, Kind::text},
+      {{"romio_cb_fr_alignment", "1", "to which offsets file realms are aligned"}, Kind::positive},
+      {{"romio_cb_ds_threshold", "0", "extent above which a buffer is not sieved"}, Kind::number},
+      {{"romio_cb_alltoall", "automatic", "exchange by alltoall"}, Kind::choice, kSwitch},
+      {{"ind_rd_buffer_size", "4194304", "bytes of a sieved independent read"}, Kind::positive},
+      {{"ind_wr_buffer_size", "524288", "bytes of a sieved independent write"}, Kind::positive},
+      {{"striping_factor", "", "storage targets of a new file"}, Kind::number},
+      {{"striping_unit", "", "bytes of a stripe of a new file"}, Kind::number},
+      {{"start_iodevice", "", "the first storage target of a new file"}, Kind::number},
+      {{"file_perm", "", "permission bits of a new file, octal"}, Kind::octal},
+      {{"forebay_direct", "false", "data goes around the page cache"}, Kind::choice, kBool},
+      {{"forebay_write_behind", "server", "a server may acknowledge writes early"},
+       Kind::choice,
+       "server|on|off"},
+  };
+  return table;
+}
+
+bool one_of(std::string_view value, std::string_view choices) {
+  while (!choices.empty()) {
+    const size_t bar = choices.find('|');
+    if (choices.substr(0, bar) == value) return true;
+    choices = bar == choices.npos ? std::string_view() : choices.substr(bar + 1);
+  }
+  return false;
+}
+
+bool numeric(std::string_view value, int base, uint64_t least) {
+  uint64_t number = 0;
+  const auto end = value.data() + value.size();
+  const auto read = std::from_chars(value.data(), end, number, base);
+  return read.ec == std::errc() && read.ptr == end && number >= least && number <= INT64_MAX;
+}
+
+bool sensible(const Row& row, std::string_view value) {
+  switch (row.kind) {
+    case Kind::number:
+      return numeric(value, 10, 0);
+    case Kind::positive:
+      return numeric(value, 10, 1);
+    case Kind::octal:
+      return numeric(value, 8, 0) && value.size() <= 5;
+    case Kind::choice:
+      return one_of(value, row.choices);
+    case Kind::text:
+      return !value.empty();
+  }
+  return false;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t\r");
+  if (first == text.npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+template <class Fn>
+void for_each_part(std::string_view text, char end, Fn&& fn) {
+  while (!text.empty()) {
+    const size_t at = text.find(end);
+    fn(trimmed(text.substr(0, at)));
+    text = at == text.npos ? std::string_view() : text.substr(at + 1);
+  }
+}
+
+// "key<separator>value" into the list.
+void add(std::string_view part, std::string_view separators, HintList& list) {
+  const size_t at = part.find_first_of(separators);
+  if (at == part.npos || at == 0) return;
+  list.emplace_back(trimmed(part.substr(0, at)), trimmed(part.substr(at + 1)));
+}
+
+}  // namespace
+
+Hints::Hints() {
+  for (const Row& row : rows())
+    if (!row.about.fallback.empty()) values_.emplace(row.about.name, row.about.fallback);
+}
+
+Hints::Taken Hints::set(std::string_view key, std::string_view value) {
+  value = trimmed(value);
+  const auto row = std::find_if(rows().begin(), rows().end(),
+                                [&](const Row& one) { return one.about.name == key; });
+  if (row == rows().end()) {
+    const auto& others = known_and_ignored();
+    if (std::find(others.begin(), others.end(), key) == others.end()) return Taken::unknown;
+    ignored_.push_back(fmt::format("{}={} (does nothing here)", key, value));
+    return Taken::ignored;
+  }
+  if (!sensible(*row, value)) {
+    ignored_.push_back(fmt::format("{}={} (not a value it can have)", key, value));
+    return Taken::bad_value;
+  }
+  values_.insert_or_assign(std::string(key), std::string(value));
+  return Taken::yes;
+}
+
+const std::string& Hints::operator[](std::string_view key) const {
+  static const std::string none;
+  const auto it = values_.find(key);
+  return it == values_.end() ? none : it->second;
+}
+
+uint64_t Hints::number(std::string_view key) const {
+  const std::string& text = (*this)[key];
+  uint64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value, key == "file_perm" ? 8 : 10);
+  return value;
+}
+
+const std::vector<Hints::About>& Hints::honoured() {
+  static const std::vector<About> list = [] {
+    std::vector<About> all;
+    for (const Row& row : rows()) all.push_back(row.about);
+    return all;
+  }();
+  return list;
+}
+
+const std::vector<std::string_view>& Hints::known_and_ignored() {
+  static const std::vector<std::string_view> list = {"access_style",
+                                                     "collective_buffering",
+                                                     "cb_block_size",
+                                                     "chunked",
+                                                     "chunked_item",
+                                                     "chunked_size",
+                                                     "filename",
+                                                     "io_node_list",
+                                                     "nb_proc",
+                                                     "num_io_nodes",
+                                                     "direct_read",
+                                                     "direct_write",
+                                                     "romio_aggregator_list",
+                                                     "romio_filesystem_type",
+                                                     "romio_synchronizing_flush",
+                                                     "romio_synchronized_flush",
+                                                     "romio_visibility_immediate",
+                                                     "romio_min_fdomain_size",
+                                                     "romio_lustre_co_ratio",
+                                                     "romio_lustre_coll_threshold",
+                                                     "romio_lustre_cb_ds_in",
+                                                     "romio_lustre_start_iodevice",
+                                                     "romio_pvfs2_debugflags",
+                                                     "romio_pvfs2_listio_read",
+                                                     "romio_pvfs2_listio_write",
+                                                     "romio_pvfs2_posix_read",
+                                                     "romio_pvfs2_posix_write",
+                                                     "romio_pvfs2_dtype_read",
+                                                     "romio_pvfs2_dtype_write",
+                                                     "panfs_concurrent_write",
+                                                     "panfs_layout_type",
+                                                     "panfs_layout_stripe_unit",
+                                                     "panfs_layout_total_num_comps",
+                                                     "panfs_layout_parity_stripe_width",
+                                                     "panfs_layout_parity_stripe_depth",
+                                                     "panfs_layout_visit_policy",
+                                                     "romio_gpfs_p2pcontig",
+                                                     "romio_gpfs_aggmethod",
+                                                     "ompio_num_aggregators",
+                                                     "ompio_call_timing",
+                                                     "fcoll_dynamic",
+                                                     "sharedfp_lockedfile",
+                                                     "sharedfp_sm",
+                                                     "sharedfp_individual",
+                                                     "sharedfp_lazy_open"};
+  return list;
+}
+
+HintList parse_hint_file(std::string_view text) {
+  HintList list;
+  for_each_part(text, '\n', [&](std::string_view line) {
+    if (!line.starts_with('#')) add(line, " \t", list);
+  });
+  return list;
+}
+
+HintList parse_hint_variable(std::string_view text) {
+  HintList list;
+  for_each_part(text, ';', [&](std::string_view part) { add(part, "=", list); });
+  return list;
+}
+
+}  // namespace forebay::mpiio

@@ -1,0 +1,58 @@
+// Meeting: where the ranks of an open file find the state that they share (shared_state.h). On one
+// node it is memory of rank 0, which the others map through /proc; nothing of it has a name, so
+// nothing stays behind. On several nodes it is an Arbiter of rank 0.
+//
+// Two steps, because they are collective: rank 0 makes a Place and broadcasts it, each rank says
+// whether it is near (on that node); if any is not, rank 0 invites all to an arbiter. Nothing is
+// attached before the first use: most files never share a pointer.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+
+#include "core/result.h"
+#include "mpiio/arbiter.h"
+#include "mpiio/node_state.h"
+
+namespace forebay::mpiio {
+
+class Meeting {
+ public:
+  // Plain bytes, to be broadcast.
+  struct Place {
+    std::array<char, 128> node{};  // of the machine and its processes' name space
+    int32_t process = 0;
+    int32_t descriptor = -1;
+    uint64_t mark = 0;  // found in the memory again
+  };
+
+  // Of rank 0. `alone`: there is no other rank.
+  static Result<std::unique_ptr<Meeting>> host(bool alone);
+  // Of the others.
+  static std::unique_ptr<Meeting> guest(const Place& place);
+  ~Meeting();
+  Meeting(const Meeting&) = delete;
+
+  const Place& place() const { return place_; }
+  bool near() const;
+  // Not all ranks are near: from now on it is at the arbiter.
+  void move(const Invitation& invitation) { invitation_ = invitation, moved_ = true; }
+
+  // Attaches or connects at the first call; any thread.
+  Result<SharedState*> state();
+
+ private:
+  struct Memory;
+  Meeting() = default;
+  Result<void> attach();
+
+  Place place_;
+  Memory* memory_ = nullptr;
+  bool moved_ = false;
+  Invitation invitation_;
+  std::mutex mutex_;
+  std::unique_ptr<SharedState> state_;
+};
+
+}  // namespace forebay::mpiio

@@ -1,0 +1,298 @@
+#include "mpiio/open.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "mpiio/operation.h"
+#include "mpiio/process.h"
+
+namespace forebay::mpiio {
+namespace {
+
+Fault check_amode(int amode) {
+  const auto access =
+      static_cast<unsigned>(amode & (MPI_MODE_RDONLY | MPI_MODE_WRONLY | MPI_MODE_RDWR));
+  if (std::popcount(access) != 1)
+    return {MPI_ERR_AMODE, "one of MPI_MODE_RDONLY, WRONLY and RDWR has to be given"};
+  if ((amode & MPI_MODE_RDONLY) && (amode & (MPI_MODE_CREATE | MPI_MODE_EXCL)))
+    return {MPI_ERR_AMODE, "MPI_MODE_CREATE and EXCL make no sense with RDONLY"};
+  if ((amode & MPI_MODE_RDWR) && (amode & MPI_MODE_SEQUENTIAL))
+    return {MPI_ERR_AMODE, "MPI_MODE_SEQUENTIAL makes no sense with RDWR"};
+  return {};
+}
+
+int flags_of(int amode) {
+  const int access = amode & MPI_MODE_RDONLY   ? O_RDONLY
+                     : amode & MPI_MODE_WRONLY ? O_WRONLY
+                                               : O_RDWR;
+  return access | (amode & MPI_MODE_CREATE ? O_CREAT : 0) | (amode & MPI_MODE_EXCL ? O_EXCL : 0);
+}
+
+std::string read_text(const char* path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// What rank 0 tells the others when it has opened, and perhaps made, the file.
+struct Announcement {
+  int code = MPI_SUCCESS;
+  Meeting::Place meeting;
+  uint64_t size = 0;
+  uint64_t site_hints = 0, user_hints = 0;  // bytes of text
+};
+
+class Opening {
+ public:
+  Opening(MPI_Comm comm, const char* name, int amode, MPI_Info info) : info_(info) {
+    file_->name = name ? name : "";
+    file_->amode = amode;
+    file_->caller = Process::get().caller();
+    file_->handler = Process::get().default_handler();
+    PMPI_Comm_dup(comm, &file_->comm);
+    PMPI_Comm_set_errhandler(file_->comm, MPI_ERRORS_RETURN);
+    PMPI_Comm_rank(file_->comm, &file_->rank);
+    PMPI_Comm_size(file_->comm, &file_->ranks);
+  }
+
+  Fault run() {
+    if (auto fault = compare_arguments()) return fault;
+    Fault fault;
+    if (file_->rank == 0) fault = first();
+    if (auto of_first = follow(fault)) return of_first;
+    if (file_->rank != 0) fault = open_here(0);
+    if (auto worst = gather(std::move(fault))) return undo(worst);
+    return set_pointers();
+  }
+
+  std::shared_ptr<File> file() { return std::move(file_); }
+
+ private:
+  // Every rank's own arguments, and whether they are the same.
+  Fault compare_arguments() {
+    Fault mine = check_amode(file_->amode);
+    if (!mine && file_->name.empty()) mine = {MPI_ERR_BAD_FILE, "the file name is empty"};
+    if (file_->ranks == 1) return mine;
+    const std::array<int, 3> own = {mine.code, file_->amode, -file_->amode};
+    std::array<int, 3> most{};
+    PMPI_Allreduce(own.data(), most.data(), 3, MPI_INT, MPI_MAX, file_->comm);
+    if (most[0] != MPI_SUCCESS) return mine ? mine : Fault{most[0], "another rank failed"};
+    if (most[1] != -most[2]) return {MPI_ERR_NOT_SAME, "the ranks give different access modes"};
+    return {};
+  }
+
+  // Rank 0 alone makes the file, so that MPI_MODE_EXCL means what it says.
+  Fault first() {
+    const char* site = std::getenv("ROMIO_HINTS");
+    site_hints_ = read_text(site ? site : "/etc/romio-hints");
+    if (const char* text = std::getenv("FOREBAY_HINTS")) user_hints_ = text;
+    set_hints();
+    auto meeting = Meeting::host(file_->ranks == 1);
+    if (!meeting) return fault_of(meeting.error());
+    file_->meeting = std::move(*meeting);
+    return open_here(file_->amode & (MPI_MODE_CREATE | MPI_MODE_EXCL));
+  }
+
+  Fault open_here(int creating) {
+    auto place = Process::get().places().find(file_->name);
+    if (!place) return fault_of(place.error());
+    file_->place = std::move(*place);
+    constexpr int kMaking = MPI_MODE_CREATE | MPI_MODE_EXCL;
+    const uint32_t mode = file_->hints["file_perm"].empty()
+                              ? 0666
+                              : static_cast<uint32_t>(file_->hints.number("file_perm"));
+    auto opened =
+        open_path(*file_->place.store, file_->caller, file_->place.path,
+                  {.flags = flags_of((file_->amode & ~kMaking) | creating),
+                   .mode = file_->place.served ? masked(mode) : mode,
+                   .hinted = file_->hints.is("forebay_direct", "true") ? kFlagDirect : 0u});
+    if (!opened) return fault_of(opened.error());
+    file_->opened = std::move(*opened);
+    open_ = true;
+    return {};
+  }
+
+  // What rank 0 did, for all.
+  Fault follow(const Fault& fault) {
+    Announcement news;
+    if (file_->rank == 0) {
+      news.code = fault.code;
+      news.size = file_->opened.attr.size;
+      news.site_hints = site_hints_.size();
+      news.user_hints = user_hints_.size();
+      if (file_->meeting) news.meeting = file_->meeting->place();
+    }
+    if (file_->ranks == 1) return fault;
+    PMPI_Bcast(&news, sizeof news, MPI_BYTE, 0, file_->comm);
+    if (news.code != MPI_SUCCESS)
+      return file_->rank == 0 ? fault : Fault{news.code, "rank 0 could not open it"};
+    if (file_->rank != 0) file_->meeting = Meeting::guest(news.meeting);
+    share_hints(news);
+    return {};
+  }
+
+  void share_hints(const Announcement& news) {
+    const uint64_t bytes = news.site_hints + news.user_hints;
+    if (bytes > 0) {
+      std::string text = site_hints_ + user_hints_;
+      text.resize(bytes);
+      PMPI_Bcast(text.data(), static_cast<int>(bytes), MPI_CHAR, 0, file_->comm);
+      site_hints_ = text.substr(0, news.site_hints);
+      user_hints_ = text.substr(news.site_hints);
+    }
+    if (file_->rank != 0) set_hints();
+  }
+
+  void set_hints() {
+    take_hints(parse_hint_file(site_hints_), file_->hints);
+    take_hints(hints_of(info_), file_->hints);
+    take_hints(parse_hint_variable(user_hints_), file_->hints);
+    if (file_->hints["cb_nodes"].empty())
+      file_->hints.set("cb_nodes", std::to_string(file_->ranks));
+  }
+
+  // The worst of all ranks' outcomes; and where they meet.
+  Fault gather(Fault mine) {
+    if (file_->ranks == 1) return mine;
+    const std::array<int, 2> own = {mine.code, file_->meeting->near() ? 0 : 1};
+    std::array<int, 2> most{};
+    PMPI_Allreduce(own.data(), most.data(), 2, MPI_INT, MPI_MAX, file_->comm);
+    if (most[0] != MPI_SUCCESS)
+      return mine ? mine : Fault{most[0], "another rank could not open it"};
+    return most[1] ? move_meeting() : Fault{};
+  }
+
+  Fault move_meeting() {
+    struct {
+      int code = MPI_SUCCESS;
+      Invitation invitation;
+    } news;
+    Fault fault;
+    if (file_->rank == 0) {
+      if (auto arbiter = Process::get().arbiter())
+        news.invitation = (*arbiter)->open_file();
+      else
+        fault = fault_of(arbiter.error());
+      news.code = fault.code;
+    }
+    PMPI_Bcast(&news, sizeof news, MPI_BYTE, 0, file_->comm);
+    if (news.code != MPI_SUCCESS)
+      return fault ? fault : Fault{news.code, "rank 0 has no place for what ranks share"};
+    file_->meeting->move(news.invitation);
+    return {};
+  }
+
+  Fault undo(const Fault& why) {
+    if (open_) (void)file_->call(file_->request(Op::close));
+    return why;
+  }
+
+  // MPI_MODE_APPEND: both pointers start at the end, which rank 0 saw. The view is of bytes yet.
+  Fault set_pointers() {
+    const View::Wanted bytes{0, MPI_BYTE, MPI_BYTE, Process::get().representations().find("native"),
+                             file_->writes()};
+    if (auto fault = View::make(Process::get().decoder(), bytes, file_->view)) return fault;
+    if (!(file_->amode & MPI_MODE_APPEND)) return {};
+    auto size = file_->size();
+    Fault fault;
+    if (!size) fault = fault_of(size.error());
+    if (size) file_->position = static_cast<MPI_Offset>(*size);
+    if (!fault && file_->rank == 0) {
+      auto state = file_->meeting->state();
+      auto set = state ? (*state)->set(file_->shared_pointer, *size) : Result<void>(state.error());
+      if (!set) fault = fault_of(set.error());
+    }
+    auto worst = file_->agree(fault);
+    return worst ? undo(worst) : worst;
+  }
+
+  std::shared_ptr<File> file_ = std::make_shared<File>();
+  const MPI_Info info_;
+  std::string site_hints_, user_hints_;
+  bool open_ = false;
+};
+
+void explain(const File& file) {
+  std::string text =
+      fmt::format("forebay: {}: {}; {} ranks", file.name, file.place.why, file.ranks);
+  for (const std::string& one : file.hints.ignored()) text += "; ignored " + one;
+  std::fprintf(stderr, "%s\n", text.c_str());
+}
+
+}  // namespace
+
+Fault open(MPI_Comm comm, const char* name, int amode, MPI_Info info, std::shared_ptr<File>& file) {
+  int between = 0;
+  if (comm == MPI_COMM_NULL || PMPI_Comm_test_inter(comm, &between) != MPI_SUCCESS)
+    return {MPI_ERR_COMM, "no communicator"};
+  if (between) return {MPI_ERR_COMM, "files are not opened on intercommunicators"};
+  Opening opening(comm, name, amode, info);
+  auto fault = opening.run();
+  if (!fault) file = opening.file();
+  return fault;
+}
+
+Fault close(File& file) {
+  while (file.under_way.load() > 0) std::this_thread::yield();
+  Fault mine;
+  if (file.split) mine = {MPI_ERR_OTHER, "a split collective was begun and not ended"};
+  auto closed = file.call(file.request(Op::close));
+  if (!closed) mine = fault_of(closed.error());
+  auto fault = file.agree(std::move(mine));
+  if (file.rank == 0 && Process::get().explains()) explain(file);
+  if (!(file.amode & MPI_MODE_DELETE_ON_CLOSE)) return fault;
+  Fault removed;
+  if (file.rank == 0) removed = remove(file.name.c_str());
+  auto of_all = file.agree(std::move(removed));
+  return fault ? fault : of_all;
+}
+
+void abandon(File& file) {
+  while (file.under_way.load() > 0) std::this_thread::yield();
+  (void)file.call(file.request(Op::close));
+}
+
+Fault remove(const char* name) {
+  if (!name || !*name) return {MPI_ERR_BAD_FILE, "the file name is empty"};
+  auto place = Process::get().places().find(name);
+  if (!place) return fault_of(place.error());
+  const CallerRef& caller = Process::get().caller();
+  auto where = name_in(*place->store, caller, place->path, EISDIR);
+  if (!where) return fault_of(where.error());
+  auto removed = place->store->call(
+      {.op = Op::remove, .caller = caller, .handle = where->directory, .name = where->name});
+  return removed ? Fault{} : fault_of(removed.error());
+}
+
+void take_hints(const HintList& list, Hints& hints) {
+  for (const auto& [key, value] : list) hints.set(key, value);
+}
+
+HintList hints_of(MPI_Info info) {
+  HintList list;
+  if (info == MPI_INFO_NULL) return list;
+  int keys = 0;
+  PMPI_Info_get_nkeys(info, &keys);
+  for (int i = 0; i < keys; ++i) {
+    char key[MPI_MAX_INFO_KEY + 1] = {};
+    PMPI_Info_get_nthkey(info, i, key);
+    int length = 0, found = 0;
+    PMPI_Info_get_valuelen(info, key, &length, &found);
+    if (!found) continue;
+    std::string value(static_cast<size_t>(length) + 1, '\0');
+    PMPI_Info_get(info, key, length, value.data(), &found);
+    value.resize(static_cast<size_t>(length));
+    list.emplace_back(key, std::move(value));
+  }
+  return list;
+}
+
+}  // namespace forebay::mpiio

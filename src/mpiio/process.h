@@ -1,0 +1,61 @@
+// Process: what the library has one of in each process. The library's functions are C functions
+// that MPI programs call, so somebody has to be there before any of them; this is all of it.
+//
+// Made at the first use, after MPI_Init. When MPI is finalized, files that are still open are
+// closed, with a line that says so. The object itself is never destroyed: a program may end with
+// threads still running.
+#pragma once
+
+#include <memory>
+
+#include "mpiio/arbiter.h"
+#include "mpiio/background.h"
+#include "mpiio/decode.h"
+#include "mpiio/files.h"
+#include "mpiio/handlers.h"
+#include "mpiio/requests.h"
+#include "mpiio/whereabouts.h"
+
+namespace forebay::mpiio {
+
+class Process {
+ public:
+  static Process& get();
+  static bool started();
+
+  Decoder& decoder() { return *decoder_; }
+  Background& background() { return background_; }
+  Requests& requests() { return requests_; }
+  Handlers& handlers() { return handlers_; }
+  Representations& representations() { return representations_; }
+  Places& places() { return places_; }
+  Files& files() { return files_; }
+  const CallerRef& caller() const { return caller_; }
+  // Of this process, as rank 0 of some files. Made at the first call.
+  Result<Arbiter*> arbiter();
+
+  MPI_Errhandler default_handler() const { return default_handler_.load(); }
+  void set_default_handler(MPI_Errhandler handler) { default_handler_.store(handler); }
+
+  bool explains() const { return explains_; }  // FOREBAY_EXPLAIN
+
+ private:
+  Process();
+  void watch_for_the_end();
+  static int at_the_end(MPI_Comm, int, void*, void*);
+
+  std::unique_ptr<Decoder> decoder_;
+  Handlers handlers_;
+  Representations representations_;
+  Places places_;
+  Files files_;
+  Requests requests_;
+  CallerRef caller_;
+  std::mutex mutex_;
+  std::unique_ptr<Arbiter> arbiter_;
+  std::atomic<MPI_Errhandler> default_handler_{MPI_ERRORS_RETURN};
+  const bool explains_;
+  Background background_;
+};
+
+}  // namespace forebay::mpiio

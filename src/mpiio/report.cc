@@ -1,0 +1,23 @@
+#include "mpiio/report.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "mpiio/process.h"
+
+namespace forebay::mpiio {
+
+int report(File* file, const char* call, const Fault& fault) {
+  if (!fault) return MPI_SUCCESS;
+  Process& process = Process::get();
+  const std::string text =
+      fmt::format("{}: {}{}", call, file ? file->name + ": " : std::string(), fault.text);
+  const MPI_Errhandler handler = file ? file->handler : process.default_handler();
+  if (handler == MPI_ERRORS_RETURN && (process.explains() || !ordinary(fault.code)))
+    std::fprintf(stderr, "forebay: %s\n", text.c_str());
+  return process.handlers().run(handler, file ? reinterpret_cast<MPI_File>(file) : MPI_FILE_NULL,
+                                file ? file->number : 0, fault.code, text.c_str());
+}
+
+}  // namespace forebay::mpiio

@@ -1,0 +1,12 @@
+// How a call of MPI-IO ends that failed: the error handler of its file runs (MPI-4.0, 14.7), or for
+// calls without a file that of MPI_FILE_NULL; then the call returns the error class.
+#pragma once
+
+#include "mpiio/file.h"
+
+namespace forebay::mpiio {
+
+// `file` may be null. Returns what the call returns: MPI_SUCCESS if nothing went wrong.
+int report(File* file, const char* call, const Fault& fault);
+
+}  // namespace forebay::mpiio

@@ -1,0 +1,59 @@
+// Transfer: one data call of one rank, from the program's arguments to requests of the Store.
+//
+// Three steps, so that the middle one can run on a thread that may not call MPI:
+//   prepare()  decodes the types, checks, converts what is to be written   (the program's thread)
+//   run()      moves the bytes, a part after the other                      (any thread)
+//   finish()   converts what was read                                       (the program's thread)
+// The program's memory must stay until run() has ended; types and view may go after prepare().
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "mpiio/file.h"
+#include "mpiio/shared_state.h"
+
+namespace forebay::mpiio {
+
+enum class Direction : uint8_t { read, write };
+
+class Transfer {
+ public:
+  Transfer(File& file, Direction direction) : file_(file), direction_(direction) {}
+  Transfer(const Transfer&) = delete;
+
+  // How many etypes the buffer takes. MPI_ERR_COUNT, MPI_ERR_TYPE, MPI_ERR_BUFFER, or what the
+  // file's mode forbids; then nothing moves.
+  Fault measure(const Buffer& buffer);
+  MPI_Offset etypes() const { return static_cast<MPI_Offset>(length_ / view_etype_); }
+  // After measure(): where in the view, in etypes.
+  Fault prepare(MPI_Offset position);
+
+  void run();
+  void finish();
+
+  const Fault& fault() const { return fault_; }
+  void fail(Fault fault) { fault_ = std::move(fault); }
+  // Bytes of the program's type that have moved: what MPI_Get_count counts.
+  uint64_t moved() const { return moved_; }
+
+ private:
+  Result<SharedState::Held> lock();
+  Result<uint64_t> move_part(plan::TransferCursor::Part part);
+  Fault convert_out();
+
+  File& file_;
+  const Direction direction_;
+  Buffer buffer_;
+  RepresentationRef representation_;
+  uint64_t view_etype_ = 1;
+  uint64_t length_ = 0;  // bytes in the file
+  uint64_t memory_length_ = 0;
+  plan::TiledMap view_, memory_;
+  Length from_;
+  std::vector<std::byte> converted_;
+  Fault fault_;
+  uint64_t moved_ = 0;
+};
+
+}  // namespace forebay::mpiio

@@ -1,0 +1,87 @@
+#include "mpiio/view.h"
+
+namespace forebay::mpiio {
+namespace {
+
+bool predefined(MPI_Datatype type) {
+  int integers = 0, addresses = 0, types = 0, combiner = 0;
+  PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
+  return combiner == MPI_COMBINER_NAMED || combiner == MPI_COMBINER_F90_REAL ||
+         combiner == MPI_COMBINER_F90_COMPLEX || combiner == MPI_COMBINER_F90_INTEGER;
+}
+
+Fault bad_type(const char* which, const std::string& why) {
+  return {MPI_ERR_TYPE, std::string(which) + ": " + why};
+}
+
+// What MPI asks of a file type (14.1.1 and 14.3).
+Fault check(const plan::TypeMap& etype, const plan::TypeMap& filetype, bool for_writing) {
+  if (etype.size() <= 0) return bad_type("etype", "it has no bytes");
+  if (filetype.size() % etype.size() != 0)
+    return bad_type("filetype", "its size is no multiple of the etype's");
+  if (filetype.size() > 0 && filetype.true_lb() < 0)
+    return bad_type("filetype", "it has negative displacements");
+  if (!filetype.ordered()) return bad_type("filetype", "its displacements decrease");
+  if (for_writing && !filetype.monotone())
+    return bad_type("filetype", "it overlaps itself, and the file is open for writing");
+  return {};
+}
+
+}  // namespace
+
+OwnType::OwnType(MPI_Datatype type) : type_(type) {
+  if (predefined(type)) return;
+  PMPI_Type_dup(type, &type_);
+  owned_ = true;
+}
+
+OwnType::~OwnType() {
+  if (owned_) PMPI_Type_free(&type_);
+}
+
+MPI_Datatype OwnType::duplicate() const {
+  MPI_Datatype copy = type_;
+  if (owned_) PMPI_Type_dup(type_, &copy);
+  return copy;
+}
+
+std::optional<Length> View::stream(MPI_Offset position) const {
+  uint64_t at = 0;
+  if (position < 0 || __builtin_mul_overflow(static_cast<uint64_t>(position), etype_size, &at) ||
+      at > map.total().value)
+    return std::nullopt;
+  return Length(at);
+}
+
+MPI_Offset View::end(uint64_t file_size) const {
+  const uint64_t bytes = map.position_beyond(Offset(file_size)).value;
+  return static_cast<MPI_Offset>((bytes + etype_size - 1) / etype_size);
+}
+
+Result<plan::TypeMap> map_in_file(Decoder& decoder, MPI_Datatype type,
+                                  const Representation& representation) {
+  if (!representation.converts()) return decoder.decode(type);
+  return decoder.decode_in_file(
+      type, [&](MPI_Datatype primitive) { return representation.size_of(primitive); });
+}
+
+Fault View::make(Decoder& decoder, const Wanted& wanted, View& view) {
+  for (MPI_Datatype type : {wanted.etype, wanted.filetype})
+    if (auto ok = decoder.check_committed(type); !ok) return bad_type("view", ok.error().message());
+  auto etype = map_in_file(decoder, wanted.etype, *wanted.representation);
+  if (!etype) return bad_type("etype", etype.error().message());
+  auto filetype = map_in_file(decoder, wanted.filetype, *wanted.representation);
+  if (!filetype) return bad_type("filetype", filetype.error().message());
+  if (auto fault = check(*etype, *filetype, wanted.for_writing)) return fault;
+  auto map = plan::TiledMap::view(Offset(static_cast<uint64_t>(wanted.displacement)), *filetype);
+  if (!map) return bad_type("filetype", map.error().message());
+  view.displacement = wanted.displacement;
+  view.etype = OwnType(wanted.etype);
+  view.filetype = OwnType(wanted.filetype);
+  view.representation = wanted.representation;
+  view.etype_size = static_cast<uint64_t>(etype->size());
+  view.map = std::move(*map);
+  return {};
+}
+
+}  // namespace forebay::mpiio

@@ -1,0 +1,111 @@
+#include "mpiio/whereabouts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "assembly/run_dir.h"
+#include "store/posix.h"
+
+namespace forebay::mpiio {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Absolute, and with the symbolic links of what exists of it resolved.
+Result<fs::path> resolved(std::string_view name) {
+  std::error_code error;
+  auto path = fs::weakly_canonical(fs::absolute(fs::path(name), error), error);
+  if (error) return Error(error.value(), std::string(name));
+  return path;
+}
+
+// The part of `path` below `prefix`, if it is below.
+std::optional<std::string> below(const fs::path& path, const fs::path& prefix) {
+  auto [in_prefix, in_path] = std::mismatch(prefix.begin(), prefix.end(), path.begin(), path.end());
+  if (in_prefix != prefix.end()) return std::nullopt;
+  fs::path rest;
+  for (; in_path != path.end(); ++in_path) rest /= *in_path;
+  return rest.string();
+}
+
+}  // namespace
+
+std::string_view without_prefix(std::string_view name) {
+  constexpr std::array<std::string_view, 15> kKnown = {
+      "ufs",   "nfs",   "xfs", "lustre", "pvfs2",   "testfs",     "gpfs",   "daos",
+      "panfs", "piofs", "sfs", "hfs",    "gridftp", "bglockless", "forebay"};
+  const size_t colon = name.find(':');
+  if (colon == name.npos) return name;
+  return std::find(kKnown.begin(), kKnown.end(), name.substr(0, colon)) == kKnown.end()
+             ? name
+             : name.substr(colon + 1);
+}
+
+Result<void> Places::read_configuration() {
+  if (config_) return {};
+  auto config = load_config(ConfigSources::of_process());
+  if (!config) return config.error();
+  config_ = std::move(*config);
+  return {};
+}
+
+Result<Places::Served> Places::serve() {
+  if (served_) return *served_;
+  Served served;
+  served.prefix = config_->client.prefix;
+  if (served.prefix.empty()) {
+    auto published = read_published(client_run_dir(*config_));
+    if (!published)
+      return Error(EINVAL, fmt::format("client.prefix is not set, and the server's folder does not "
+                                       "tell what it exports: {}",
+                                       published.error().what()));
+    for (const auto& one : published->exports)
+      if (config_->client.export_name.empty() || one.name == config_->client.export_name)
+        served.prefix = one.path;
+  }
+  auto prefix = resolved(served.prefix);
+  if (!prefix) return prefix.error();
+  served.prefix = prefix->string();
+  auto store = connect(*config_, "mpi-io");
+  if (!store) return store.error();
+  served.store = std::move(*store);
+  served_ = served;
+  return served;
+}
+
+Result<std::shared_ptr<Store>> Places::local(const std::string& folder) {
+  auto& known = locals_[folder];
+  if (auto store = known.lock()) return store;
+  PosixOptions options;
+  options.directory = folder;
+  auto made = PosixStore::open(options, around_.counters);
+  if (!made) return made.error();
+  std::shared_ptr<Store> store = std::move(*made);
+  known = store;
+  std::erase_if(locals_, [](const auto& one) { return one.second.expired(); });
+  return store;
+}
+
+Result<Whereabouts> Places::find(const std::string& name) {
+  std::lock_guard lock(mutex_);
+  if (auto ok = read_configuration(); !ok) return ok.error();
+  auto path = resolved(without_prefix(name));
+  if (!path) return path.error();
+  std::string why = "local: no server is configured";
+  if (!config_->client.server.empty()) {
+    auto served = serve();
+    if (!served) return served.error();
+    if (auto rest = below(*path, served->prefix))
+      return Whereabouts{served->store, *rest, true,
+                         fmt::format("served: below {}", served->prefix)};
+    why = fmt::format("local: not below {}, which is what the server exports", served->prefix);
+  }
+  auto store = local(path->parent_path().string());
+  if (!store) return store.error();
+  return Whereabouts{std::move(*store), path->filename().string(), false, std::move(why)};
+}
+
+}  // namespace forebay::mpiio

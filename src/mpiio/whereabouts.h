@@ -1,0 +1,52 @@
+// Whereabouts: in which Store a file lies that a program names by a path.
+//
+// Without a server in the configuration every file is local: a PosixStore on its folder, in this
+// process, as this process. With one, files below the prefix that the server's export has (the
+// export's own directory, or `client.prefix`) are the server's, and all others are local. Prefixes
+// of the name that ROMIO's users write ("ufs:", "nfs:" and the like) are taken off.
+//
+// The configuration is read once, when the first file is opened. Any thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "assembly/build.h"
+#include "store/store.h"
+
+namespace forebay::mpiio {
+
+struct Whereabouts {
+  std::shared_ptr<Store> store;
+  std::string path;  // in the store
+  bool served = false;
+  std::string why;  // for a person: "local: no server is configured"
+};
+
+class Places {
+ public:
+  Result<Whereabouts> find(const std::string& name);
+
+ private:
+  struct Served {
+    std::shared_ptr<Store> store;
+    std::string prefix;
+  };
+  Result<void> read_configuration();
+  Result<Served> serve();
+  Result<std::shared_ptr<Store>> local(const std::string& folder);
+
+  std::mutex mutex_;
+  std::optional<Config> config_;
+  std::optional<Served> served_;
+  Surroundings around_;
+  std::map<std::string, std::weak_ptr<Store>> locals_;
+};
+
+// The name without a prefix such as "ufs:".
+std::string_view without_prefix(std::string_view name);
+
+}  // namespace forebay::mpiio
