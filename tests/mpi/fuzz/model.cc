@@ -51,6 +51,7 @@ Spans View::spans(int64_t stream, int64_t length) const {
 }
 
 int64_t View::etypes_before(int64_t size) const {
+  if (size < disp) return -1;
   int64_t bytes = 0;
   if (filetype->dense()) {
     bytes = std::max<int64_t>(0, size - disp - filetype->pieces[0].at);

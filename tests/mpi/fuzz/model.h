@@ -25,7 +25,8 @@ struct View {
 
   // The bytes of the file behind `length` bytes of the view's stream, in the stream's order.
   Spans spans(int64_t stream, int64_t length) const;
-  // How many etypes lie before `size`; -1 if one is cut there.
+  // How many etypes lie before `size`; -1 if one is cut there, or if the
+  // file ends before the view begins.
   int64_t etypes_before(int64_t size) const;
 };
 
