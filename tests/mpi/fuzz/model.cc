@@ -81,11 +81,12 @@ Bytes FileModel::read(const Spans& spans) const {
   return out;
 }
 
-Conflicts::Conflicts(int64_t limit, int ranks)
+Conflicts::Conflicts(int64_t limit, int ranks, bool overlapping_reads)
     : writer_(static_cast<size_t>(limit), -1),
       readers_(static_cast<size_t>(limit), 0),
       extends_(static_cast<size_t>(ranks)),
-      reads_beyond_(static_cast<size_t>(ranks)) {}
+      reads_beyond_(static_cast<size_t>(ranks)),
+      overlapping_reads_(overlapping_reads) {}
 
 void Conflicts::fence(int64_t file_size) {
   std::fill(writer_.begin(), writer_.end(), -1);
@@ -109,7 +110,7 @@ bool Conflicts::allows(int rank, bool write, const Spans& spans) const {
     for (int64_t i = s.at; i < s.at + s.length; ++i) {
       size_t at = static_cast<size_t>(i);
       if (writer_[at] >= 0 && writer_[at] != rank) return false;
-      if (write && (readers_[at] & ~(1u << rank))) return false;
+      if ((write || !overlapping_reads_) && (readers_[at] & ~(1u << rank))) return false;
     }
   }
   const std::vector<bool>& others = write ? reads_beyond_ : extends_;
@@ -135,7 +136,7 @@ void Conflicts::add(int rank, bool write, const Spans& spans, int pending_id) {
       else
         readers_[static_cast<size_t>(i)] |= static_cast<uint16_t>(1u << rank);
     }
-  if (pending_id >= 0) pending_.push_back({pending_id, rank, write, spans});
+  if (pending_id != 0) pending_.push_back({pending_id, rank, write, spans});
 }
 
 void Conflicts::complete(int pending_id) {

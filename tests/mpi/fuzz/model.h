@@ -55,10 +55,12 @@ class FileModel {
 // alone is in order with itself, except with operations of its own that are still pending.
 class Conflicts {
  public:
-  Conflicts(int64_t limit, int ranks);
+  // overlapping_reads: two ranks may read the same byte.
+  Conflicts(int64_t limit, int ranks, bool overlapping_reads);
   void fence(int64_t file_size);
 
   bool allows(int rank, bool write, const Spans& spans) const;
+  // pending_id: 0 if it is over.
   void add(int rank, bool write, const Spans& spans, int pending_id);
   void complete(int pending_id);
 
@@ -84,6 +86,7 @@ class Conflicts {
   std::vector<bool> extends_, reads_beyond_;
   std::vector<Pending> pending_;
   int64_t fence_size_ = 0;
+  const bool overlapping_reads_;
 };
 
 }  // namespace fuzz

@@ -9,12 +9,36 @@
 namespace fuzz {
 namespace {
 
-const std::set<std::string> features = {
-    "append",      "atomic",      "byte-offset", "collective",    "eof",         "get-status",
-    "hints",       "holey-etype", "icollective", "ishared",       "lb",          "nested-memory",
-    "nested-view", "nonblocking", "ordered",     "partial-count", "preallocate", "race-atomic",
-    "race-shared", "seek-end",    "set-size",    "shared",        "split",       "split-ordered",
-    "waitsome",    "wronly",      "zero-blocks", "zero-count"};
+const std::set<std::string> features = {"append",
+                                        "atomic",
+                                        "byte-offset",
+                                        "collective",
+                                        "eof",
+                                        "get-status",
+                                        "hints",
+                                        "holey-etype",
+                                        "icollective",
+                                        "ishared",
+                                        "lb",
+                                        "nested-memory",
+                                        "nested-view",
+                                        "nonblocking",
+                                        "ordered",
+                                        "overlapping-reads",
+                                        "own-collective",
+                                        "partial-count",
+                                        "preallocate",
+                                        "race-atomic",
+                                        "race-shared",
+                                        "seek-end",
+                                        "set-size",
+                                        "shared",
+                                        "split",
+                                        "split-ordered",
+                                        "waitsome",
+                                        "wronly",
+                                        "zero-blocks",
+                                        "zero-count"};
 
 int64_t number(const std::string& text) {
   char* end = nullptr;
