@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """mpiio_fuzz on Forebay's MPI-IO: local, or through a server of its own.
 
-    fuzz_ours.py BUILD MPI RANKS CASES [--served]
+    fuzz_ours.py BUILD MPI RANKS CASES [--served] [--without FEATURES]
 
 The seed is of the day, so that every day sees other cases; FOREBAY_SEED plays one again."""
 import argparse
@@ -22,7 +22,7 @@ def main():
     parser.add_argument("cases")
     parser.add_argument("--served", action="store_true")
     parser.add_argument("--seconds", default="100")
-    parser.add_argument("rest", nargs="*")
+    parser.add_argument("--without", help="features that the MPI itself has wrong")
     options = parser.parse_args()
     seed = os.environ.get("FOREBAY_SEED", str(int(time.time()) // 86400))
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="forebay-fuzz-") as scratch:
@@ -39,7 +39,9 @@ def main():
         try:
             words = [os.path.join(options.build, "bin", f"mpiio_fuzz_{options.mpi}"), "--dir", data,
                      "--seed", seed, "--cases", options.cases, "--zeros",
-                     "--seconds", options.seconds] + options.rest
+                     "--seconds", options.seconds]
+            if options.without:
+                words += ["--without", options.without]
             code, text = launch.run(
                 launch.command(options.mpi, options.ranks,
                                launch.libraries(options.build, options.mpi, options.ranks), words,

@@ -15,8 +15,8 @@ def environment():
 
 
 def command(mpi, ranks, preload, words, variables=None):
-    """The words that start a job. `preload`: libraries, ours first. MPICH waits awake, so with more
-    ranks than two it also gets the library that makes it yield."""
+    """The words that start a job. `preload`: libraries, ours first. MPICH waits awake, so with several
+    ranks it also gets the library that makes it yield."""
     variables = dict(variables or {})
     if preload:
         variables["LD_PRELOAD"] = ":".join(preload)
@@ -33,7 +33,7 @@ def command(mpi, ranks, preload, words, variables=None):
 
 def libraries(build, mpi, ranks):
     ours = [os.path.join(build, "lib", f"libforebay-{mpi}.so")]
-    if mpi == "mpich" and ranks > 2:
+    if mpi == "mpich" and ranks > 1:
         ours.append(os.path.join(build, "lib", "libforebay-test-yield.so"))
     return ours
 
