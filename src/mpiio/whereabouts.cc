@@ -92,6 +92,11 @@ Result<std::shared_ptr<Store>> Places::local(const std::string& folder) {
   return store;
 }
 
+void Places::leave() {
+  std::lock_guard lock(mutex_);
+  served_.reset();
+}
+
 Result<Whereabouts> Places::find(const std::string& name) {
   std::lock_guard lock(mutex_);
   if (auto ok = read_configuration(); !ok) return ok.error();
