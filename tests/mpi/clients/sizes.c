@@ -9,7 +9,9 @@
  * for the calls with long counts, by mapping it again and again; so 5 GiB cost a MiB. What was
  * written is looked at by pread, and what is read ends in the block. Rank 0 has the data, the
  * others take part. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <fcntl.h>
 #include <mpi.h>
 #include <signal.h>
