@@ -7,7 +7,9 @@ def environment():
     env = dict(os.environ)
     # As root Open MPI wants to be told twice; an ordinary user is not bothered by it.
     env.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-               OMPI_MCA_btl_base_warn_component_unused="0")
+               OMPI_MCA_btl_base_warn_component_unused="0",
+               # Two ranks would be bound to a core each and wait awake, whoever else is there.
+               OMPI_MCA_mpi_yield_when_idle="1", OMPI_MCA_hwloc_base_binding_policy="none")
     for name in list(env):
         if name.startswith("FOREBAY_"):
             del env[name]
