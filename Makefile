@@ -1,6 +1,6 @@
 # The front door over CMake and Ninja. Each target installs what it needs first (tools/packages.txt).
 #   make build   programs in build/bin, libraries in build/lib
-#   make demo    a server, eight processes, one shared file, every byte checked
+#   make demo    a server, eight processes, one shared file, every byte checked; an MPI job with HDF5
 #   make test    every test: release, asan+ubsan, and tsan for what has threads
 #   make bench   the benchmarks, as tables; JSON and pictures in build/bench
 #   make tidy    format, layers, links and other house rules (fails on what it finds; FIX=1 formats)
@@ -16,9 +16,9 @@ help:
 	@sed -n 's/^#   //p' Makefile
 
 deps-build:
-	@tools/install_packages build
+	@tools/install_packages build mpi
 deps-test:
-	@tools/install_packages build test tidy
+	@tools/install_packages build mpi test tidy
 deps-tidy:
 	@tools/install_packages build tidy
 
@@ -28,8 +28,9 @@ build: deps-build
 
 demo: deps-build
 	@tools/configure release
-	@cmake --build --preset release --target forebay forebayd
+	@cmake --build --preset release --target forebay forebayd mpi-libraries
 	@tools/demo
+	@tools/demo_mpi
 
 test: deps-test
 	@tools/run_tests $(TESTS)

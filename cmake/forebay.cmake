@@ -16,7 +16,8 @@ set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 set(FOREBAY_SANITIZE "" CACHE STRING "Sanitizer to build with: address, thread or empty")
 
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
-add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror=return-type
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow
+                    $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> -Werror=return-type
                     -fno-omit-frame-pointer -fPIC)
 # g++ 12 warns falsely of overlapping and outlying copies in plain string assignments (GCC bugs 105329,
 # 105651).

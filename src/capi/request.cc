@@ -84,12 +84,12 @@ int64_t told(const char* function, const Result<uint64_t>& result) {
 }
 
 // Until the waiter has had its arrival, or somebody else is at work and will see to it.
-void help(const std::weak_ptr<Store>& store, Waiter& waiter) {
-  if (const auto alive = store.lock()) alive->help([&] { return waiter.has(1); }, true);
+void help(const fb_request& request, Waiter& waiter) {
+  request.helpers->help(
+      *request.life, [&] { return waiter.has(1); }, true);
 }
 
 Result<void> wait_until_done(fb_request& request) {
-  const std::weak_ptr<Store> store = request.store;
   Waiter waiter;
   switch (request.watch(waiter)) {
     case fb_request::Watch::done:
@@ -99,7 +99,7 @@ Result<void> wait_until_done(fb_request& request) {
     case fb_request::Watch::watching:
       break;
   }
-  help(store, waiter);
+  help(request, waiter);
   waiter.wait_for(1);
   return {};
 }
@@ -108,10 +108,6 @@ Result<uint64_t> wait_and_take(fb_request*& request) {
   if (auto ok = usable(request); !ok) return ok.error();
   if (auto ok = wait_until_done(*request); !ok) return ok.error();
   return take(request);
-}
-
-bool other(const std::weak_ptr<Store>& a, const std::weak_ptr<Store>& b) {
-  return a.owner_before(b) || b.owner_before(a);
 }
 
 // Waits for one of several. Whatever it returns, no request knows the waiter any more.
@@ -123,7 +119,7 @@ class AnyOf {
     Result<void> good = watch_all();
     if (good && watched_ == 0 && !found_) good = Error(EINVAL, "every request is NULL");
     if (good && !found_) {
-      if (!several_) help(store_, waiter_);  // else each has its own thread
+      if (!several_) help(*last_, waiter_);  // else each has its own thread
       waiter_.wait_for(1);
     }
     unwatch_all();
@@ -138,8 +134,8 @@ class AnyOf {
     for (size_t i = 0; i < requests_.size() && !found_; ++i, ++end_) {
       if (!requests_[i]) continue;
       if (auto ok = usable(requests_[i]); !ok) return ok;
-      several_ = several_ || (watched_ != 0 && other(store_, requests_[i]->store));
-      store_ = requests_[i]->store;
+      several_ = several_ || (watched_ != 0 && last_->helpers != requests_[i]->helpers);
+      last_ = requests_[i];
       switch (requests_[i]->watch(waiter_)) {
         case fb_request::Watch::done:
           found_ = i;
@@ -163,10 +159,10 @@ class AnyOf {
 
   const std::span<fb_request*> requests_;
   Waiter waiter_;
-  size_t end_ = 0;              // those before it may be watched
-  unsigned watched_ = 0;        // how many
-  std::weak_ptr<Store> store_;  // of the last one
-  bool several_ = false;        // they are of several stores
+  size_t end_ = 0;                    // those before it may be watched
+  unsigned watched_ = 0;              // how many
+  const fb_request* last_ = nullptr;  // the last one that was looked at
+  bool several_ = false;              // they are of several stores
   std::optional<size_t> found_;
 };
 
@@ -186,8 +182,8 @@ int fb_test(fb_request** request, int64_t* result) {
   });
   if (good != 0) return -1;
   if (!(*request)->done()) {
-    const auto store = (*request)->store.lock();
-    if (store) store->help([&] { return (*request)->done(); }, false);
+    (*request)->helpers->help(
+        *(*request)->life, [&] { return (*request)->done(); }, false);
     if (!(*request)->done()) return 0;
   }
   *result = told("fb_test", caught([&] { return take(*request); }));

@@ -31,7 +31,7 @@ class Waiter {
 
 struct fb_request {
   fb_request(const char* function_, const forebay::capi::Use& use)
-      : function(function_), life(use.life()), store(use.file().owner.store) {}
+      : function(function_), life(use.life()), helpers(use.file().owner.helpers) {}
   fb_request(const fb_request&) = delete;
 
   enum class Watch { done, watching, taken };  // taken: somebody waits for it already
@@ -42,7 +42,7 @@ struct fb_request {
 
   const char* const function;
   const forebay::capi::LifeRef life;
-  const std::weak_ptr<forebay::Store> store;  // whoever waits helps it
+  const std::shared_ptr<forebay::capi::Helpers> helpers;  // whoever waits is one
   std::stop_source stop;
   std::optional<forebay::Result<forebay::Reply>> result;  // once done()
 

@@ -30,6 +30,7 @@ Result<std::unique_ptr<fb_store>> connect_to(const char* server, const char* exp
 // ---- Files' memory and uses ----
 
 fb_store::~fb_store() {
+  helpers->end(*lives.now());
   for (fb_file* file : lives.now()->closed) delete file;
 }
 

@@ -8,9 +8,8 @@
 #include <memory>
 #include <string>
 
-#include "capi/life.h"
+#include "capi/helpers.h"
 #include "forebay/forebay.h"
-#include "store/store.h"
 
 struct fb_store {
   fb_store(std::unique_ptr<forebay::Store> over, forebay::CallerRef as)
@@ -23,9 +22,11 @@ struct fb_store {
     return store->call(std::move(request));
   }
 
-  const std::shared_ptr<forebay::Store> store;
+  const std::unique_ptr<forebay::Store> store;
   const forebay::CallerRef caller;
   forebay::capi::Lives lives;
+  const std::shared_ptr<forebay::capi::Helpers> helpers =
+      std::make_shared<forebay::capi::Helpers>(*store, *lives.now());
   std::atomic<size_t> open{0};  // files and directories
 };
 

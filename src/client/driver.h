@@ -5,16 +5,13 @@
 //  - A blocking call leads if nobody does: it sends, runs the loop until its answer is there, and
 //    lets go. No hand-over, no wake-up, no thread.
 //  - While somebody leads, other callers leave their request in the inbox, and wait. The lead is
-//  never
-//    handed to anybody: whoever lets go wakes one that waits, and who comes first takes it, so that
-//    a thread that calls again at once goes on leading while the other is still waking up.
+//    never handed to anybody: whoever lets go wakes one that waits, and who comes first takes it,
+//    so that a thread that calls again at once goes on leading while the other is still waking up.
 //  - The first submit() from outside starts a thread that leads while such requests are unanswered
-//  and
-//    nobody else does.
+//    and nobody else does.
 //  - A thread that waits for such requests may lead itself, with help(). From then on it is
-//  expected
-//    to: small requests that find others under way are left in the inbox for it, and the background
-//    thread comes only for those that need the client's hand soon, or after a while.
+//    expected to: small requests that find others under way are left in the inbox for it, and the
+//    background thread comes only for those that need the client's hand soon, or after a while.
 // A loop that somebody else runs (simulated) needs none of this: everything happens on its one
 // thread.
 //

@@ -6,8 +6,8 @@
 // until its reply. After a lost connection:
 //  - the session was resumed: what is in the slots is sent again, in the order sent, as it was;
 //  - the server said goodbye: it had not begun what it had not answered; back to the queue. (What
-//  was
-//    also sent over an earlier connection may have been answered there: that is as the next case.)
+//    was also sent over an earlier connection may have been answered there: that is as the next
+//    case.)
 //  - the session is gone and the server restarted: repeatable requests go back to the queue, in
 //    their order; the others fail with outcome_unknown;
 //  - the session is gone and the server lives on (it forgot us): the same, but nothing that changes

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <future>
 #include <mutex>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -199,6 +201,103 @@ TEST(EpollLoop, TimersOfARunningLoopThreadFire) {
   EXPECT_EQ(fired.get_future().wait_for(10s), std::future_status::ready);
   runner.stop();
   runner.stop();
+}
+
+// News that comes through memory; here: none. It sleeps for much longer than it is told to, so that
+// whoever is not interrupted is late.
+class Sleeper final : public EpollLoop::Poller {
+ public:
+  static constexpr auto kLate = 10s;
+
+  bool poll() override { return false; }
+  bool rest() override { return true; }
+  bool sleep(Duration) override {
+    std::unique_lock lock(mutex_);
+    ++sleeps_;
+    changed_.notify_all();
+    const bool woken = changed_.wait_for(lock, kLate, [this] { return interrupted_; });
+    interrupted_ = false;
+    return woken;
+  }
+  // What comes before the sleep ends it at once, as a futex's word does.
+  void interrupt() override {
+    std::lock_guard lock(mutex_);
+    interrupted_ = true;
+    changed_.notify_all();
+  }
+  void wait_until_asleep(unsigned times) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return sleeps_ >= times; });
+  }
+  unsigned sleeps() {
+    std::lock_guard lock(mutex_);
+    return sleeps_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  unsigned sleeps_ = 0;
+  bool interrupted_ = false;
+};
+
+TEST(EpollLoop, APostInterruptsASleepOnMemory) {
+  EpollLoop loop;
+  Sleeper sleeper;
+  loop.poll(sleeper);
+  bool ran = false;
+  std::thread poster([&] {
+    sleeper.wait_until_asleep(1);
+    loop.post([&] { ran = true; });
+  });
+  const Time start = loop.now();
+  while (!ran) loop.run_one(60s);
+  EXPECT_LT(loop.now() - start, Sleeper::kLate / 2);
+  poster.join();
+  loop.forget(sleeper);
+}
+
+TEST(EpollLoop, AWakeInterruptsASleepOnMemory) {
+  EpollLoop loop;
+  Sleeper sleeper;
+  loop.poll(sleeper);
+  std::thread waker([&] {
+    sleeper.wait_until_asleep(1);
+    loop.wake();
+  });
+  const Time start = loop.now();
+  EXPECT_FALSE(loop.run_one(60s)) << "nothing ran";
+  EXPECT_LT(loop.now() - start, Sleeper::kLate / 2);
+  waker.join();
+  loop.forget(sleeper);
+}
+
+// At any moment on the way into the sleep.
+TEST(EpollLoop, NoPostIsMissedByASleepOnMemory) {
+  EpollLoop loop;
+  Sleeper sleeper;
+  constexpr int kPosts = 500;
+  std::atomic<int> ran{0};
+  Duration longest{};
+  std::thread poster([&] {
+    std::mt19937_64 random(test_seed());
+    for (int i = 0; i < kPosts; ++i) {
+      const Time start = loop.now();
+      loop.post([&] {
+        loop.poll(sleeper);  // it would be lively no more after many turns without news
+        ++ran;
+      });
+      while (ran.load() <= i) std::this_thread::yield();
+      longest = std::max(longest, loop.now() - start);
+      const Time until = loop.now() + std::chrono::microseconds(random() % 200);
+      while (loop.now() < until) std::this_thread::yield();
+    }
+  });
+  while (ran.load() < kPosts) loop.run_one(60s);
+  poster.join();
+  EXPECT_LT(longest, Sleeper::kLate / 2);
+  EXPECT_GT(sleeper.sleeps(), 0u);
+  loop.forget(sleeper);
 }
 
 std::string sim_trace(uint64_t seed) {

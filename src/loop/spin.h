@@ -9,8 +9,9 @@
 // It has failed if nothing came before the waiter had spent what a sleep and a wake-up cost, or if
 // somebody who computes took the core for a whole slice: one that is woken from sleep need not wait
 // for that. After a failure it is not tried for a while: long enough that all failures together
-// cost a small part of the time. Only who knows that something is about to come, expect()s it, does
-// not care for that.
+// cost a small part of the time, and twice as long after each further one until something comes in
+// time: where many share few cores, each loses little, and all of them together most of what there
+// is. Only who knows that something is about to come, expect()s it, does not care for that.
 //
 // Pure: the waiting itself and the clock are the caller's. One thread at a time.
 #pragma once
@@ -28,7 +29,9 @@ class Spin {
   static constexpr Duration kBudget = std::chrono::microseconds(50);  // of the waiter's own time
   static constexpr Duration kLook = std::chrono::microseconds(2);     // the most that a look takes
   static constexpr Duration kSlice = std::chrono::microseconds(700);  // of one who computes
-  static constexpr int kRarity = 64;  // a failure may cost one part in so many
+  // After a failure, so that it costs one part in 64 at most; longer and longer while they go on.
+  static constexpr Duration kFirstRest = 64 * kBudget;
+  static constexpr Duration kLongRest = std::chrono::milliseconds(50);
   // After a lost slice; longer and longer while that goes on. Not longer at once: a file system
   // that was slow for a moment looks the same to everybody who waits for it.
   static constexpr Duration kShortPause = std::chrono::milliseconds(10);
@@ -53,7 +56,8 @@ class Spin {
   void end(bool came, Time now) {
     if (now - last_ >= kSlice) return lose_slice(now);
     pause_ /= 2;
-    if (!came) next_ = now + kRarity * kBudget;
+    if (!came) next_ = now + rest_;
+    rest_ = came ? kFirstRest : std::min(2 * rest_, kLongRest);
   }
   // The core was given away, and came back after a slice.
   void lose_slice(Time now) {
@@ -63,7 +67,7 @@ class Spin {
 
  private:
   Time next_{}, started_{}, last_{};
-  Duration left_{0}, pause_{0};
+  Duration left_{0}, pause_{0}, rest_ = kFirstRest;
   bool expected_ = false;
 };
 

@@ -26,8 +26,41 @@ TEST(Spin, GivesUpWhenItsOwnTimeIsSpent) {
   now = wait(spin, now, 1us);
   EXPECT_EQ(now - begun, Spin::kBudget);
   EXPECT_FALSE(spin.due(now));
-  EXPECT_FALSE(spin.due(now + (Spin::kRarity * Spin::kBudget - 1us)));
-  EXPECT_TRUE(spin.due(now + Spin::kRarity * Spin::kBudget));
+  EXPECT_FALSE(spin.due(now + (Spin::kFirstRest - 1us)));
+  EXPECT_TRUE(spin.due(now + Spin::kFirstRest));
+}
+
+TEST(Spin, FailuresInARowAreFartherAndFartherApart) {
+  Spin spin;
+  Time now{};
+  for (int round = 0; round < 2; ++round) {
+    Duration expected = Spin::kFirstRest;
+    for (int i = 0; i < 8; ++i) {
+      now = wait(spin, now, 1us);
+      EXPECT_FALSE(spin.due(now + (expected - 1us)));
+      ASSERT_TRUE(spin.due(now + expected));
+      now = now + expected;
+      expected = std::min(2 * expected, Spin::kLongRest);
+    }
+    EXPECT_EQ(expected, Spin::kLongRest);
+    // What comes in time ends the row.
+    spin.begin(now);
+    spin.end(true, now + 1us);
+    now = now + 1us;
+    EXPECT_TRUE(spin.due(now));
+  }
+}
+
+TEST(Spin, WhatIsExpectedAndComesEndsARowOfFailuresToo) {
+  Spin spin;
+  Time now{};
+  for (int i = 0; i < 3; ++i) now = wait(spin, now, 1us) + Spin::kLongRest;
+  now = wait(spin, now, 1us);
+  spin.expect();
+  spin.begin(now);
+  spin.end(true, now + 1us);
+  now = wait(spin, now + Spin::kLongRest, 1us);
+  EXPECT_TRUE(spin.due(now + Spin::kFirstRest));
 }
 
 TEST(Spin, WhatOthersDoWithTheCoreIsNotItsOwnTime) {

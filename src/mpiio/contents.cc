@@ -12,12 +12,18 @@ struct Envelope {
   int combiner = MPI_COMBINER_NAMED;
 };
 
-#if defined(OPEN_MPI)
-// Open MPI 4 has no large counts, and hides the names of what MPI 3 removed.
+#if defined(OPEN_MPI) && !OMPI_ENABLE_MPI1_COMPAT
+// Its header hides the names of what MPI 3 removed, but not the numbers.
 constexpr int kHvectorInteger = OMPI_WAS_MPI_COMBINER_HVECTOR_INTEGER;
 constexpr int kHindexedInteger = OMPI_WAS_MPI_COMBINER_HINDEXED_INTEGER;
 constexpr int kStructInteger = OMPI_WAS_MPI_COMBINER_STRUCT_INTEGER;
+#else
+constexpr int kHvectorInteger = MPI_COMBINER_HVECTOR_INTEGER;
+constexpr int kHindexedInteger = MPI_COMBINER_HINDEXED_INTEGER;
+constexpr int kStructInteger = MPI_COMBINER_STRUCT_INTEGER;
+#endif
 
+#if MPI_VERSION < 4
 int get_envelope(MPI_Datatype type, Envelope& e) {
   int integers = 0, addresses = 0, types = 0;
   const int rc = PMPI_Type_get_envelope(type, &integers, &addresses, &types, &e.combiner);
@@ -34,10 +40,6 @@ int get_contents(MPI_Datatype type, std::vector<int>& integers, std::vector<MPI_
                                 integers.data(), addresses.data(), types.data());
 }
 #else
-constexpr int kHvectorInteger = MPI_COMBINER_HVECTOR_INTEGER;
-constexpr int kHindexedInteger = MPI_COMBINER_HINDEXED_INTEGER;
-constexpr int kStructInteger = MPI_COMBINER_STRUCT_INTEGER;
-
 // The forms without large counts fail for types that were made with them; these take all.
 int get_envelope(MPI_Datatype type, Envelope& e) {
   return PMPI_Type_get_envelope_c(type, &e.integers, &e.addresses, &e.counts, &e.types,

@@ -1,5 +1,9 @@
 // Error handlers of files: the calls. MPI itself calls some of these late, when MPI is finalized
 // and there are no files of ours any more.
+#include <fmt/format.h>
+
+#include <cstring>
+
 #include "mpiio/process.h"
 #include "mpiio/report.h"
 
@@ -79,6 +83,19 @@ int MPI_Errhandler_free(MPI_Errhandler* handler) {
   }
 }
 
+// MPI's text for the class, and what was wrong when it was last reported to this thread: programs
+// and libraries print this and nothing else.
+int MPI_Error_string(int code, char* string, int* length) {
+  static auto* const real = next<int(int, char*, int*)>("PMPI_Error_string");
+  if (int result = real(code, string, length)) return result;
+  const std::string more = last_report(code);
+  if (more.empty()) return MPI_SUCCESS;
+  const std::string all = fmt::format("{} ({})", string, more).substr(0, MPI_MAX_ERROR_STRING - 1);
+  std::strcpy(string, all.c_str());
+  *length = static_cast<int>(all.size());
+  return MPI_SUCCESS;
+}
+
 // Fortran's functions get the file's number. The bindings of Open MPI make such handlers by an
 // internal function, those of MPICH as if they were C's: so theirs are ours.
 void forebay_create_errhandler_fortran(Handlers::FortranFunction* function, MPI_Fint* handler,
@@ -110,3 +127,4 @@ FOREBAY_ALSO_PMPI(File_set_errhandler);
 FOREBAY_ALSO_PMPI(File_get_errhandler);
 FOREBAY_ALSO_PMPI(File_call_errhandler);
 FOREBAY_ALSO_PMPI(Errhandler_free);
+FOREBAY_ALSO_PMPI(Error_string);

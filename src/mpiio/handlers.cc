@@ -27,11 +27,15 @@ int Handlers::create_fortran(FortranFunction* function, MPI_Errhandler* handler)
   return remember({.fortran = function}, handler);
 }
 
-bool Handlers::known(MPI_Errhandler handler) {
-  if (handler == MPI_ERRORS_RETURN || handler == MPI_ERRORS_ARE_FATAL) return true;
+bool Handlers::predefined(MPI_Errhandler handler) {
 #ifdef MPI_ERRORS_ABORT
   if (handler == MPI_ERRORS_ABORT) return true;
 #endif
+  return handler == MPI_ERRORS_RETURN || handler == MPI_ERRORS_ARE_FATAL;
+}
+
+bool Handlers::known(MPI_Errhandler handler) {
+  if (predefined(handler)) return true;
   std::lock_guard lock(mutex_);
   return made_.contains(handler);
 }
@@ -42,6 +46,7 @@ void Handlers::acquire(MPI_Errhandler handler) {
 }
 
 Handlers::Freed Handlers::release(MPI_Errhandler handler) {
+  if (predefined(handler)) return Freed::kept;
   std::lock_guard lock(mutex_);
   auto it = made_.find(handler);
   if (it == made_.end()) return Freed::not_ours;

@@ -3,7 +3,9 @@
 //
 // MPI counts references: a handler that is set on a file outlives its creator's free, and
 // get_errhandler gives a reference of its own. So we count as well, and MPI_Errhandler_free of one
-// of ours lets the real object go only with its last reference. Any thread.
+// of ours lets the real object go only with its last reference. Predefined ones are never let go:
+// MPI counts their references too, and does not know of those that a file's get_errhandler gave.
+// Any thread.
 #pragma once
 
 #include <map>
@@ -20,6 +22,7 @@ class Handlers {
   int create(MPI_File_errhandler_function* function, MPI_Errhandler* handler);
   int create_fortran(FortranFunction* function, MPI_Errhandler* handler);
 
+  static bool predefined(MPI_Errhandler handler);
   bool known(MPI_Errhandler handler);    // one of ours, or predefined
   void acquire(MPI_Errhandler handler);  // one more reference
   // One less; true if it was the last, and the real object must go. False for those of others.

@@ -204,6 +204,8 @@ HintList parse_hint_file(std::string_view text) {
   for_each_part(text, '\n', [&](std::string_view line) {
     if (!line.starts_with('#')) add(line, " \t", list);
   });
+  // As ROMIO reads it, the first line about a key counts.
+  std::reverse(list.begin(), list.end());
   return list;
 }
 

@@ -44,7 +44,8 @@ class Hints {
   std::vector<std::string> ignored_;
 };
 
-// "key value" lines, with # for comments; and "key=value;key=value".
+// "key value" lines, with # for comments, the last first; and "key=value;key=value". To be set in
+// the order of the list.
 using HintList = std::vector<std::pair<std::string, std::string>>;
 HintList parse_hint_file(std::string_view text);
 HintList parse_hint_variable(std::string_view text);

@@ -106,7 +106,7 @@ RandomType RandomTypes::derived(int depth) {
       break;
     case 1: {
       const int n = few(6);
-#ifndef OPEN_MPI
+#if MPI_VERSION >= 4
       if (large()) {
         MPI_Type_contiguous_c(n, of.type, &to.type);
       } else
@@ -147,7 +147,7 @@ void RandomTypes::vector(RandomType& to, const RandomType& of) {
   const int n = few(5), block = few(4), stride = pick(-3, 8);
   const bool bytes = pick(0, 1) == 0;
   to.wild = stride == -1;
-#ifndef OPEN_MPI
+#if MPI_VERSION >= 4
   if (large()) {
     (bytes ? MPI_Type_create_hvector_c : MPI_Type_vector_c)(n, block, stride, of.type, &to.type);
   } else
@@ -171,7 +171,7 @@ void RandomTypes::indexed(RandomType& to, const RandomType& of) {
     repeat(to, of, lengths.back());
   }
   const bool bytes = pick(0, 1) == 0;
-#ifndef OPEN_MPI
+#if MPI_VERSION >= 4
   if (large()) {
     (bytes ? MPI_Type_create_hindexed_c : MPI_Type_indexed_c)(
         n, as<MPI_Count>(lengths).data(), as<MPI_Count>(at).data(), of.type, &to.type);
@@ -193,7 +193,7 @@ void RandomTypes::indexed_block(RandomType& to, const RandomType& of) {
   std::vector<int> at;
   for (int i = 0; i < n; ++i) at.push_back(pick(-10, 20));
   const bool bytes = pick(0, 1) == 0;
-#ifndef OPEN_MPI
+#if MPI_VERSION >= 4
   if (large()) {
     (bytes ? MPI_Type_create_hindexed_block_c : MPI_Type_create_indexed_block_c)(
         n, block, as<MPI_Count>(at).data(), of.type, &to.type);
@@ -229,7 +229,7 @@ void RandomTypes::structure(RandomType& to, const RandomType& of, int depth) {
                std::to_string(at.back()) + "}";
   }
   const int n = static_cast<int>(types.size());
-#ifndef OPEN_MPI
+#if MPI_VERSION >= 4
   if (large()) {
     MPI_Type_create_struct_c(n, as<MPI_Count>(lengths).data(), as<MPI_Count>(at).data(),
                              types.data(), &to.type);
@@ -252,7 +252,7 @@ void RandomTypes::subarray(RandomType& to, const RandomType& of) {
     to.made += " " + std::to_string(subsizes.back()) + "/" + std::to_string(sizes.back()) + "@" +
                std::to_string(starts.back());
   }
-#ifndef OPEN_MPI
+#if MPI_VERSION >= 4
   if (large()) {
     MPI_Type_create_subarray_c(n, as<MPI_Count>(sizes).data(), as<MPI_Count>(subsizes).data(),
                                as<MPI_Count>(starts).data(), order, of.type, &to.type);
@@ -287,7 +287,7 @@ void RandomTypes::darray(RandomType& to, const RandomType& of) {
   }
   const int rank = pick(0, processes - 1);
   to.made += " rank " + std::to_string(rank);
-#ifndef OPEN_MPI
+#if MPI_VERSION >= 4
   if (large()) {
     MPI_Type_create_darray_c(processes, rank, n, as<MPI_Count>(sizes).data(), distributions.data(),
                              arguments.data(), grid.data(), order, of.type, &to.type);
@@ -303,7 +303,7 @@ void RandomTypes::darray(RandomType& to, const RandomType& of) {
 
 void RandomTypes::resized(RandomType& to, const RandomType& of) {
   const int lb = pick(-20, 20), extent = pick(-20, 120);
-#ifndef OPEN_MPI
+#if MPI_VERSION >= 4
   if (large()) {
     MPI_Type_create_resized_c(of.type, lb, extent, &to.type);
   } else

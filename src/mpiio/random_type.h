@@ -19,8 +19,8 @@ class RandomType {
   std::vector<MPI_Datatype> elements;
   std::string made;  // how, for whoever reads a failure
   // Something in it is empty, or has no positive extent, or is repeated every -1 bytes: legal, but
-  // MPI_Pack itself goes wrong on some of these (MPICH 4.0: negative extents, and it divides by the
-  // size of what is empty; Open MPI 4.1: empty members, and -1 stands for another stride).
+  // MPI_Pack itself goes wrong on some of these (MPICH 4.0: negative extents, and it dies of a
+  // struct's empty members; Open MPI 4.1: empty members, and -1 stands for another stride).
   bool wild = false;
 
   RandomType() = default;

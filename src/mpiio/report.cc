@@ -7,12 +7,33 @@
 #include "mpiio/process.h"
 
 namespace forebay::mpiio {
+namespace {
+
+struct Said {
+  int code = MPI_SUCCESS;
+  std::string text;
+};
+
+// Error classes are all that a call returns, so the rest has to wait where the same thread finds
+// it.
+Said& last_said() {
+  thread_local Said said;
+  return said;
+}
+
+}  // namespace
+
+std::string last_report(int code) {
+  const Said& said = last_said();
+  return said.code == code ? said.text : std::string();
+}
 
 int report(File* file, const char* call, const Fault& fault) {
   if (!fault) return MPI_SUCCESS;
   Process& process = Process::get();
   const std::string text =
       fmt::format("{}: {}{}", call, file ? file->name + ": " : std::string(), fault.text);
+  last_said() = {fault.code, text};
   const MPI_Errhandler handler = file ? file->handler : process.default_handler();
   if (handler == MPI_ERRORS_RETURN && (process.explains() || !ordinary(fault.code)))
     std::fprintf(stderr, "forebay: %s\n", text.c_str());

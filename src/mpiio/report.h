@@ -2,11 +2,16 @@
 // calls without a file that of MPI_FILE_NULL; then the call returns the error class.
 #pragma once
 
+#include <string>
+
 #include "mpiio/file.h"
 
 namespace forebay::mpiio {
 
 // `file` may be null. Returns what the call returns: MPI_SUCCESS if nothing went wrong.
 int report(File* file, const char* call, const Fault& fault);
+
+// What it said when this code was the last one that it reported to this thread; empty otherwise.
+std::string last_report(int code);
 
 }  // namespace forebay::mpiio

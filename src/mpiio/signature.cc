@@ -22,7 +22,7 @@ namespace {
 using Node = Signature::Node;
 using Tree = Signature::Tree;
 
-Result<uint64_t> checked(bool overflow, uint64_t elements) {
+Result<uint64_t> counted(bool overflow, uint64_t elements) {
   if (overflow || elements > INT64_MAX) {
     return Error(EOVERFLOW, "the datatype has more elements than 63 bits can count");
   }
@@ -47,7 +47,7 @@ Result<Signature> Signature::repeated(uint64_t count, const Signature& of) {
   if (count == 1) return of;
   uint64_t product;
   const bool overflow = __builtin_mul_overflow(of.tree_->elements, count, &product);
-  const Result<uint64_t> elements = checked(overflow, product);
+  const Result<uint64_t> elements = counted(overflow, product);
   if (!elements) return elements.error();
   if (of.uniform() != MPI_DATATYPE_NULL) return Signature(make_leaf(of.uniform(), *elements));
   auto loop = std::make_shared<Node>();
@@ -67,7 +67,7 @@ Result<Signature> Signature::joined(const std::vector<Signature>& parts) {
     if (!part.tree_) continue;
     uint64_t sum;
     const bool overflow = __builtin_add_overflow(list->elements, part.tree_->elements, &sum);
-    const Result<uint64_t> elements = checked(overflow, sum);
+    const Result<uint64_t> elements = counted(overflow, sum);
     if (!elements) return elements.error();
     list->elements = *elements;
     Tree* last = list->parts.empty() ? nullptr : &list->parts.back();

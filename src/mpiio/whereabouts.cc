@@ -81,12 +81,20 @@ Result<std::shared_ptr<Store>> Places::local(const std::string& folder) {
   if (auto store = known.lock()) return store;
   PosixOptions options;
   options.directory = folder;
+  options.in_application = true;
+  options.mapped = true;
+  options.mapped_piece = 4096;  // ranks write one file at the same time
   auto made = PosixStore::open(options, around_.counters);
   if (!made) return made.error();
   std::shared_ptr<Store> store = std::move(*made);
   known = store;
   std::erase_if(locals_, [](const auto& one) { return one.second.expired(); });
   return store;
+}
+
+void Places::leave() {
+  std::lock_guard lock(mutex_);
+  served_.reset();
 }
 
 Result<Whereabouts> Places::find(const std::string& name) {

@@ -29,6 +29,8 @@ struct Whereabouts {
 class Places {
  public:
   Result<Whereabouts> find(const std::string& name);
+  // Says goodbye to the server, once no file is open. The next find() connects again.
+  void leave();
 
  private:
   struct Served {

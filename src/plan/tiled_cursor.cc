@@ -99,16 +99,44 @@ Extent TiledCursor::take_of_run(uint64_t most) {
   return taken;
 }
 
+// Whole runs of the innermost loop or list, up to `end` and without its last, which the way through
+// the tree goes on from. Most pieces of most types are walked here.
+void TiledCursor::list_siblings(uint64_t end, size_t most_blocks, std::vector<Extent>& blocks) {
+  if (frames_.empty() || position_ != run_start_) return;
+  Frame& f = frames_.back();
+  const TypeNode& node = *f.node;
+  const bool loop = node.kind == Kind::kLoop;
+  const uint64_t last = (loop ? node.count : node.entries.size()) - 1;
+  while (f.index < last && blocks.size() < most_blocks && position_ + run_length_ <= end) {
+    if (!loop && node.entries[f.index + 1].child) break;
+    const Extent piece = extent_at(run_at_, run_length_);
+    if (!blocks.empty() && blocks.back().end() == piece.offset) break;
+    blocks.push_back(piece);
+    position_ += run_length_;
+    ++f.index;
+    run_start_ = f.child = position_;
+    if (loop) {
+      run_at_ += node.stride;
+    } else {
+      run_at_ = f.at + node.entries[f.index].at;
+      run_length_ = node.entry_size(f.index);
+    }
+  }
+}
+
 // The next `most` bytes as blocks, as far as so many will do; returns the bytes.
 uint64_t TiledCursor::list(uint64_t most, size_t most_blocks, std::vector<Extent>& blocks) {
   const uint64_t from = position_;
+  const uint64_t end = from + std::min(most, end_ - from);
   blocks.clear();
-  while (position_ - from < most && position_ < end_) {
+  while (position_ < end) {
+    list_siblings(end, most_blocks, blocks);
+    if (position_ == end) break;
     const uint64_t within = position_ - run_start_;
     const Offset at(static_cast<uint64_t>(run_at_) + within);
     const bool continues = !blocks.empty() && blocks.back().end() == at;
     if (!continues && blocks.size() == most_blocks) break;
-    const Extent piece = take_of_run(most - (position_ - from));
+    const Extent piece = take_of_run(end - position_);
     if (continues) {
       blocks.back().length += piece.length;
     } else {

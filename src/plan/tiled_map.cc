@@ -139,6 +139,10 @@ bool TiledMap::contiguous() const {
   return !root_ || root_->kind == Kind::kRun;
 }
 
+bool TiledMap::monotone() const {
+  return !root_ || root_->monotone;
+}
+
 Offset TiledMap::offset_of(Length position) const {
   FOREBAY_ASSERT(position < total_);
   const TypeNode* node = root_.get();

@@ -30,6 +30,8 @@ class TiledMap {
   Length total() const { return total_; }
   // The stream is one run.
   bool contiguous() const;
+  // As of a TypeMap, from one tile to the next too.
+  bool monotone() const;
 
   // Where byte `position` of the stream lies; position < total().
   Offset offset_of(Length position) const;
@@ -91,6 +93,7 @@ class TiledCursor {
   void descend(const TypeNode* node, uint64_t size, int64_t at, uint64_t start);
   void next_run();
   Extent take_of_run(uint64_t most);
+  void list_siblings(uint64_t end, size_t most_blocks, std::vector<Extent>& blocks);
   uint64_t list(uint64_t most, size_t most_blocks, std::vector<Extent>& blocks);
   void find_regular(uint64_t most, size_t most_blocks, std::vector<Regular>& found) const;
   uint64_t piecewise(uint64_t most, size_t most_blocks) const;

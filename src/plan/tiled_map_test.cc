@@ -233,6 +233,14 @@ TEST(TiledMap, AViewReachesTheLargestOffset) {
   EXPECT_GT(strided.total().value, kMaxOffset / 4);
 }
 
+TEST(TiledMap, TilesMayOverlapWhereTheTypeDoesNot) {
+  const TypeMap four = TypeMap::bytes(4).value();
+  EXPECT_TRUE(TiledMap::view(Offset(0), TypeMap::resized(four, 0, 4).value())->monotone());
+  const TypeMap close = TypeMap::resized(four, 0, 3).value();
+  EXPECT_TRUE(close.monotone());
+  EXPECT_FALSE(TiledMap::view(Offset(0), close)->monotone());
+}
+
 TEST(TiledMap, WhatCannotBeLaidIsAnError) {
   const TypeMap four = TypeMap::bytes(4).value();
   const std::vector<int64_t> before{-8};

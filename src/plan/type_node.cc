@@ -5,19 +5,11 @@
 namespace forebay::plan {
 namespace {
 
-constexpr Wide kMost = INT64_MAX;
+constexpr Wide kMost = INT64_MAX;  // of any size or bound
 
 // Lists of so few entries are copied into the list that holds them: it is the depth of a tree that
 // costs when it is walked.
 constexpr size_t kSmallList = 8;
-
-Error too_large() {
-  return Error(EOVERFLOW, "the datatype's bytes or bounds are beyond what 63 bits can hold");
-}
-
-bool fits(Wide v) {
-  return v >= -kMost && v <= kMost;
-}
 
 bool equal(const TypeNode* a, const TypeNode* b) {
   for (; a != b; a = a->child.get(), b = b->child.get()) {
@@ -60,6 +52,10 @@ Result<void> measure_list(TypeNode& list, int64_t first) {
 }
 
 }  // namespace
+
+Error too_large() {
+  return Error(EOVERFLOW, "the datatype's bytes or bounds are beyond what 63 bits can hold");
+}
 
 size_t TypeNode::entry_of(uint64_t at) const {
   const auto after = std::upper_bound(entries.begin(), entries.end(), at,
@@ -119,9 +115,15 @@ Result<void> ListBuilder::add_run(Wide at, Wide length) {
 Result<void> ListBuilder::append(Wide at, uint64_t size, const TypeTree& child) {
   if (!fits(Wide(size_) + size)) return too_large();
   const int64_t place = static_cast<int64_t>(at);
-  const Result<bool> extended = extend_last(place, size, child);
-  if (!extended) return extended.error();
-  if (!*extended) {
+  bool extended = false;
+  if (!entries_.empty() && !child && !entries_.back().child) {
+    extended = at - entries_.back().at == Wide(size_ - entries_.back().start);
+  } else if (!entries_.empty()) {
+    const Result<bool> more = extend_last_loop(place, size, child);
+    if (!more) return more.error();
+    extended = *more;
+  }
+  if (!extended) {
     entries_.push_back({place, size_, child.get()});
     grown_ = false;
     if (child && (children_.empty() || children_.back() != child)) children_.push_back(child);
@@ -130,15 +132,11 @@ Result<void> ListBuilder::append(Wide at, uint64_t size, const TypeTree& child) 
   return {};
 }
 
-// Does it continue the entry before it? Runs that touch, and one more repetition, or several, of a
-// loop.
-Result<bool> ListBuilder::extend_last(int64_t at, uint64_t size, const TypeTree& child) {
-  if (entries_.empty()) return false;
+// Is it one more repetition, or several, of the entry before it?
+Result<bool> ListBuilder::extend_last_loop(int64_t at, uint64_t size, const TypeTree& child) {
   Entry& last = entries_.back();
   const uint64_t last_size = size_ - last.start;
   const Wide apart = Wide(at) - last.at;
-  if (!last.child && !child) return apart == Wide(last_size);
-
   const auto loop = [](const TypeNode* n) { return n && n->kind == TypeNode::Kind::kLoop; };
   const TypeNode* a = last.child;
   const TypeNode* b = child.get();

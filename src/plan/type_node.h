@@ -18,6 +18,12 @@ namespace forebay::plan {
 
 __extension__ typedef __int128 Wide;  // holds any sum or product of two 64-bit numbers
 
+// Sizes and bounds may not be larger, so that they can be negated.
+constexpr bool fits(Wide v) {
+  return v >= -Wide(INT64_MAX) && v <= Wide(INT64_MAX);
+}
+Error too_large();  // EOVERFLOW
+
 struct TypeNode {
   enum class Kind : uint8_t { kRun, kLoop, kList };
   struct Entry {
@@ -70,7 +76,7 @@ class ListBuilder {
   Result<void> append(Wide at, uint64_t size, const TypeTree& child);
   uint64_t entry_size(size_t i) const;
   bool equal_children(size_t a, size_t b) const;
-  Result<bool> extend_last(int64_t at, uint64_t size, const TypeTree& child);
+  Result<bool> extend_last_loop(int64_t at, uint64_t size, const TypeTree& child);
   bool regular() const;
   bool has_small_lists() const;
   TypeTree child_of(size_t i) const;

@@ -10,14 +10,6 @@
 namespace forebay::plan {
 namespace {
 
-bool fits(Wide v) {
-  return v >= -Wide(INT64_MAX) && v <= Wide(INT64_MAX);
-}
-
-Error too_large() {
-  return Error(EOVERFLOW, "the datatype's bounds are beyond what 63 bits can hold");
-}
-
 Error negative(const char* what, int64_t value) {
   return Error(EINVAL, fmt::format("a datatype with a {} of {}", what, value));
 }

@@ -425,17 +425,19 @@ BehindStatus BehindStore::State::status() const {
 
 BehindStore::BehindStore(std::unique_ptr<ScheduledStore> inner, const WriteBehindOptions& options,
                          uint64_t boot)
-    : inner_(std::move(inner)), state_(std::make_shared<State>(*inner_, options, boot)) {}
+    : Decorator(std::move(inner)),
+      scheduled_(static_cast<ScheduledStore&>(this->inner())),
+      state_(std::make_shared<State>(scheduled_, options, boot)) {}
 
 BehindStore::~BehindStore() {
   state_->close();
-  inner_.reset();
+  end_inner();
 }
 
 void BehindStore::submit(Request&& request, Completion&& done, Origin origin) {
   // Nobody has asked for it so far: as if it were not here.
   if (!state_->used() && !state_->early(request, origin)) {
-    return inner_->submit(std::move(request), std::move(done), origin);
+    return scheduled_.submit(std::move(request), std::move(done), origin);
   }
   state_->submit(std::move(request), std::move(done), origin);
 }

@@ -52,7 +52,7 @@ struct BehindStatus {
   uint64_t lost_pieces = 0, lost_bytes = 0;
 };
 
-class BehindStore final : public Store {
+class BehindStore final : public Decorator {
  public:
   // `boot` is this life of the server.
   BehindStore(std::unique_ptr<ScheduledStore> inner, const WriteBehindOptions& options,
@@ -65,15 +65,6 @@ class BehindStore final : public Store {
   void submit(Request&& request, Completion&& done) override;
   // A close whose right others still hold: waits as a close does, and closes nothing.
   void settle(Request&& close, Completion&& done, Origin origin);
-  Result<void> admits(const Request& request) override { return inner_->admits(request); }
-  std::string_view identity(const Handle& handle) const override {
-    return inner_->identity(handle);
-  }
-  Result<Handle> root() override { return inner_->root(); }
-  unsigned concurrency() const override { return inner_->concurrency(); }
-  std::shared_ptr<const void> prepare(std::span<std::byte> memory, uint64_t piece) override {
-    return inner_->prepare(memory, piece);
-  }
 
   // `done` runs when all that was acknowledged before is written or lost; on any thread.
   void drain(Task done);
@@ -89,11 +80,11 @@ class BehindStore final : public Store {
 
   bool used() const;  // has anybody asked for it?
   BehindStatus status() const;
-  SchedulerStatus scheduler() const { return inner_->status(); }
+  SchedulerStatus scheduler() const { return scheduled_.status(); }
 
  private:
   class State;
-  std::unique_ptr<ScheduledStore> inner_;
+  ScheduledStore& scheduled_;  // the inner one
   const std::shared_ptr<State> state_;
 };
 

@@ -42,6 +42,7 @@ Flight::Flight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
       session_(std::move(session)),
       request_(std::move(message.request)),
       total_(message.total) {
+  presented_ = session_->use(request_);
   if (may_tell(op) && exported().store().used()) owed_ = request_.handle;
   if (may_take_long(op)) {
     stop_ = std::stop_source();
@@ -189,20 +190,12 @@ void Flight::settle(unsigned call) {
   const auto alive = shared_from_this();
   --busy_;
   touch();
-  note_right();
   if (!answered_) return done(call);
   late(call);
   if (busy_ == 0) {
     release();
     session_->retired(*this);
   }
-}
-
-// A right that the session does not hold (any more), but has presented: whatever came of the call,
-// the Store may have opened the file for it.
-void Flight::note_right() {
-  if (!is_transfer(op) || !session_->must_note(request_)) return;
-  session_->note(op, {request_.caller, request_.handle}, request_.right, {});
 }
 
 void Flight::answer(const Result<Reply>& result, SmallData&& data) {
@@ -220,6 +213,7 @@ void Flight::release() {
   list_.reset();
   charge_.reset();
   request_.file = Extents();
+  if (const auto held = std::exchange(presented_, nullptr)) session_->end_use(*held);
 }
 
 void Flight::cancel() {
@@ -257,45 +251,29 @@ void CallFlight::begin() {
     data_ = {std::make_unique_for_overwrite<std::byte[]>(total_), static_cast<uint32_t>(total_)};
   }
   if (is_transfer(op)) request_.memory = Memory::of(data_.span());
-  if (is_transfer(op)) held_ = session_->held(request_.right);
-  if (!held_ && session_->must_note(request_)) {
+  if (op == Op::open || op == Op::create) {
     caller_ = request_.caller;
     handle_ = request_.handle;
-    right_ = request_.right;
   }
-  const bool held = op == Op::close && !session_->let_go(request_.right);
-  held ? settle(std::move(request_), 0) : submit(std::move(request_), 0);
+  const bool used = op == Op::close && !session_->let_go(request_.right);
+  used ? settle(std::move(request_), 0) : submit(std::move(request_), 0);
 }
 
 void CallFlight::keep(unsigned, Result<Reply>&& result) {
   result_.emplace(std::move(result));
 }
 
-// Of a call that failed: is it a right at all? Rubbish is not worth remembering.
-bool CallFlight::good_right() const {
-  if (*result_ || is_transfer(op)) return true;
-  Request probe;
-  probe.caller = caller_;
-  probe.handle = handle_;
-  probe.right = right_;
-  for (const Op use : {Op::read, Op::write}) {
-    probe.op = use;
-    if (exported().store().admits(probe)) return true;
-  }
-  return false;
+bool CallFlight::opened() const {
+  return *result_ && (op == Op::open || op == Op::create) && !(**result_).right.empty();
 }
 
-void CallFlight::note_right() {
-  const bool opens = op == Op::open || op == Op::create || op == Op::close;
-  if (session_->gone()) return;
-  // It was closed while the call was out, which may have opened it again.
-  if (held_ && held_->closed) session_->note(op, held_->holder, held_->right, {});
-  if (caller_ && !opens && good_right()) session_->note(op, {caller_, handle_}, right_, {});
+Holder CallFlight::opener() const {
+  return {caller_, op == Op::open ? handle_ : (**result_).handle};
 }
 
 void CallFlight::done(unsigned) {
   const Result<Reply>& result = *result_;
-  if (result && caller_) session_->note(op, {caller_, std::move(handle_)}, right_, *result);
+  if (opened()) session_->hold(result->right, opener());
   if (op != Op::read || !result) return answer(result);
   FOREBAY_ASSERT(result->count <= data_.size);
   data_.size = static_cast<uint32_t>(result->count);
@@ -304,10 +282,7 @@ void CallFlight::done(unsigned) {
 
 // An open that succeeds after its client was told otherwise: nobody else will close it.
 void CallFlight::late(unsigned) {
-  if (*result_ && (op == Op::open || op == Op::create) && !(**result_).right.empty()) {
-    session_->close_right({caller_, op == Op::open ? handle_ : (**result_).handle},
-                          (**result_).right);
-  }
+  if (opened()) session_->close_right(opener(), (**result_).right);
 }
 
 // A call that is out answers by itself.

@@ -13,7 +13,8 @@
 //  1. A flight is answered at most once. What it holds (reservation, list, buffers) is released
 //     before the answer, or, if it is answered while a Store call is out (timed out, aborted), when
 //     the last such call has ended.
-//  2. A flight that is not spoken (its connection was lost and the client has not asked again)
+//  2. A right that it presents stays open, whoever closes it, until its last Store call has ended.
+//  3. A flight that is not spoken (its connection was lost and the client has not asked again)
 //     sends no reply: the slot remembers it for the repeated request.
 #pragma once
 
@@ -54,7 +55,7 @@ class Flight : public std::enable_shared_from_this<Flight> {
 
   const wire::RequestId id;
   const Op op;
-  bool spoken = true;        // invariant 2; the session's to change
+  bool spoken = true;        // invariant 3; the session's to change
   uint32_t eager_bytes = 0;  // credit that it holds
 
   void start();
@@ -90,7 +91,6 @@ class Flight : public std::enable_shared_from_this<Flight> {
   virtual void keep(unsigned call, Result<Reply>&& result) = 0;
   virtual void done(unsigned call) = 0;
   virtual void late(unsigned) {}
-  virtual void note_right();           // of a call that has ended
   virtual void fail(Error error) = 0;  // stop as soon as possible and answer this
   virtual void let_go() {}             // release what it holds or waits for, but not of calls out
   virtual uint64_t written() const { return 0; }  // for an error's done()
@@ -126,6 +126,7 @@ class Flight : public std::enable_shared_from_this<Flight> {
   void release();
 
   Handle owed_;
+  std::shared_ptr<HeldRight> presented_;  // null: none, or none that is good
   Reservation reservation_;
   std::unique_ptr<ListPull> list_;
   std::optional<BufferPool::Charge> charge_;
@@ -147,16 +148,14 @@ class CallFlight final : public Flight {
   void keep(unsigned call, Result<Reply>&& result) override;
   void done(unsigned call) override;
   void late(unsigned call) override;
-  void note_right() override;
-  bool good_right() const;
   void fail(Error error) override;
+  bool opened() const;
+  Holder opener() const;
 
   SmallData data_;
-  // What the session's list of rights needs; the request itself moves into the Store.
+  // Of an open or create: who holds the right; the request itself moves into the Store.
   CallerRef caller_;
   Handle handle_;
-  Right right_;
-  std::shared_ptr<const HeldRight> held_;  // the right that a transfer presents, if it is held
   std::optional<Result<Reply>> result_;
 };
 

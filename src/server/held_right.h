@@ -1,4 +1,6 @@
-// A right that a session holds, and what it takes to close it.
+// A right that a session holds, and what it takes to close it. It is held until the client has
+// closed it and no flight uses it any more: a Store opens a right again that is presented after its
+// close, and nobody would close it then.
 #pragma once
 
 #include "core/op.h"
@@ -13,7 +15,8 @@ struct Holder {
 struct HeldRight {
   Right right;
   Holder holder;
-  bool closed = false;  // by the client, while requests that presented it may still be out
+  unsigned users = 0;   // flights that present it
+  bool closed = false;  // by the client
 };
 
 }  // namespace forebay::server

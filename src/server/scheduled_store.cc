@@ -453,17 +453,17 @@ SchedulerStatus ScheduledStore::State::status() const {
 
 ScheduledStore::ScheduledStore(std::unique_ptr<Store> inner, const SchedulerOptions& options,
                                BufferPool& pool)
-    : inner_(std::move(inner)), state_(std::make_shared<State>(*inner_, options, pool)) {}
+    : Decorator(std::move(inner)), state_(std::make_shared<State>(this->inner(), options, pool)) {}
 
 ScheduledStore::~ScheduledStore() {
   state_->close();
-  inner_.reset();
+  end_inner();
 }
 
 void ScheduledStore::submit(Request&& request, Completion&& done, Origin origin) {
   if (request.op == Op::close) state_->forget(request.right);
   if (!is_transfer(request.op) || !schedulable(request)) {
-    return inner_->submit(std::move(request), std::move(done));
+    return inner().submit(std::move(request), std::move(done));
   }
   state_->submit(std::move(request), std::move(done), origin);
 }
@@ -475,7 +475,7 @@ void ScheduledStore::submit(Request&& request, Completion&& done) {
 Result<Reply> ScheduledStore::call(Request request) {
   if (is_transfer(request.op)) return Store::call(std::move(request));
   if (request.op == Op::close) state_->forget(request.right);
-  return inner_->call(std::move(request));
+  return inner().call(std::move(request));
 }
 
 SchedulerStatus ScheduledStore::status() const {

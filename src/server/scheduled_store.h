@@ -28,7 +28,7 @@
 #include "core/histogram.h"
 #include "loop/loop.h"
 #include "server/server.h"
-#include "store/store.h"
+#include "store/decorator.h"
 
 namespace forebay::server {
 
@@ -46,7 +46,7 @@ struct SchedulerStatus {
   uint64_t p50 = 0, p90 = 0, p99 = 0;
 };
 
-class ScheduledStore final : public Store {
+class ScheduledStore final : public Decorator {
  public:
   ScheduledStore(std::unique_ptr<Store> inner, const SchedulerOptions& options, BufferPool& pool);
   // What waits is issued; with what is in service, it ends as the back end's own destructor has it.
@@ -59,21 +59,11 @@ class ScheduledStore final : public Store {
   void submit(Request&& request, Completion&& done, Origin origin);
   void submit(Request&& request, Completion&& done) override;
   Result<Reply> call(Request request) override;
-  Result<void> admits(const Request& request) override { return inner_->admits(request); }
-  std::string_view identity(const Handle& handle) const override {
-    return inner_->identity(handle);
-  }
-  Result<Handle> root() override { return inner_->root(); }
-  unsigned concurrency() const override { return inner_->concurrency(); }
-  std::shared_ptr<const void> prepare(std::span<std::byte> memory, uint64_t piece) override {
-    return inner_->prepare(memory, piece);
-  }
 
   SchedulerStatus status() const;
 
  private:
   class State;
-  std::unique_ptr<Store> inner_;
   const std::shared_ptr<State> state_;
 };
 

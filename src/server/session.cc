@@ -24,6 +24,11 @@ bool is_failure(Op op, const Error& error) {
   return !(op == Op::lookup && error.code() == ENOENT);
 }
 
+// Will the session hold one more right if it succeeds?
+bool opens(const Request& request) {
+  return request.op == Op::open || (request.op == Op::create && request.access != Access::none);
+}
+
 }  // namespace
 
 Session::Session(Parts parts) : parts_(std::move(parts)), slots_(parts_.options->slots) {}
@@ -238,11 +243,10 @@ Result<void> Session::permit(wire::RequestMessage& message) {
   // it may. And a right that is presented for the first time is remembered, so it must be one.
   if (message.list_blocks != 0 || message.place != wire::kNoArea ||
       (!message.eager && message.total > options().eager_max) ||
-      (is_transfer(message.request.op) && must_note(message.request))) {
+      (is_transfer(message.request.op) && !holds(message.request))) {
     if (auto good = exported().store().admits(message.request); !good) return good;
   }
-  if (rights_.size() >= kMaxRights && message.request.op != Op::close &&
-      must_note(message.request)) {
+  if (rights_.size() >= kMaxRights && (opens(message.request) || !holds(message.request))) {
     return Error(EMFILE, fmt::format("this session holds {} open files", rights_.size()));
   }
   if (zombies_ >= slots_.size()) {
@@ -385,41 +389,58 @@ Memory Session::sink(uint32_t payload) {
 
 // ---- Rights ----
 
-std::shared_ptr<const HeldRight> Session::held(const Right& right) const {
-  const auto found = rights_.find(right.bytes);
-  return found == rights_.end() ? nullptr : found->second;
+// Does it hold the right that the request presents, if it presents one?
+bool Session::holds(const Request& request) const {
+  return request.right.empty() || request.op == Op::close || rights_.contains(request.right.bytes);
 }
 
-bool Session::must_note(const Request& request) const {
-  if (request.op == Op::open || request.op == Op::close) return true;
-  if (request.op == Op::create) return request.access != Access::none;
-  return !request.right.empty() && !rights_.contains(request.right.bytes);
-}
-
-void Session::note(Op op, Holder holder, const Right& right, const Reply& reply) {
-  if (op == Op::close) return;  // let_go() did it
-  if (op == Op::create) {
-    hold(reply.right, Holder{std::move(holder.caller), reply.handle});
-  } else if (op == Op::open) {
-    hold(reply.right, std::move(holder));
-  } else {
-    hold(right, std::move(holder));
+// One that a request presents for the first time. Rubbish is not worth remembering. Of a read or
+// write permit() has asked.
+bool Session::good_right(const Request& request) const {
+  if (is_transfer(request.op)) return true;
+  Request probe;
+  probe.caller = request.caller;
+  probe.handle = request.handle;
+  probe.right = request.right;
+  for (const Op use : {Op::read, Op::write}) {
+    probe.op = use;
+    if (exported().store().admits(probe)) return true;
   }
+  return false;
 }
 
 void Session::hold(const Right& right, Holder holder) {
-  if (gone_) return;
+  FOREBAY_ASSERT(!gone_);
   auto& held = rights_[right.bytes];
   if (held) return;
   held = std::make_shared<HeldRight>(HeldRight{right, std::move(holder)});
   exported().holders.hold(right.bytes);
 }
 
+std::shared_ptr<HeldRight> Session::use(const Request& request) {
+  if (request.right.empty() || request.op == Op::close) return nullptr;
+  auto found = rights_.find(request.right.bytes);
+  if (found == rights_.end()) {
+    if (!good_right(request)) return nullptr;
+    hold(request.right, {request.caller, request.handle});
+    found = rights_.find(request.right.bytes);
+  }
+  ++found->second->users;
+  return found->second;
+}
+
+void Session::end_use(HeldRight& held) {
+  if (--held.users > 0 || !held.closed) return;
+  exported().holders.let_go(held.right.bytes);
+  if (!exported().holders.held(held.right.bytes)) close_right(held.holder, held.right);
+}
+
 bool Session::let_go(const Right& right) {
   if (const auto found = rights_.find(right.bytes); found != rights_.end()) {
-    found->second->closed = true;
+    const std::shared_ptr<HeldRight> held = std::move(found->second);
     rights_.erase(found);
-    exported().holders.let_go(right.bytes);
+    held->closed = true;
+    if (held->users == 0) exported().holders.let_go(right.bytes);
   }
   return !exported().holders.held(right.bytes);
 }

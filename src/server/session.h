@@ -92,16 +92,16 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void aborted(Flight& flight);
   void retired(Flight& flight);  // answered before, and now its last Store call has ended
 
-  // Rights. Only some requests change what a session holds: open, create, close, and whoever
-  // presents a right that was granted before (to another session, or in another life of the
-  // server).
-  std::shared_ptr<const HeldRight> held(const Right& right) const;  // null: not by this session
-  bool gone() const { return gone_; }  // it holds no rights any more; there may be no Store either
-  bool must_note(const Request& request) const;
-  // Before a close goes to the Store: this session's part of it. False if other sessions hold the
-  // right, so that the Store must not close it.
+  // Rights. A session holds what it has opened, and what it presents that was granted before (to
+  // another session, or in another life of the server).
+  void hold(const Right& right, Holder holder);
+  // A flight presents the right of its request from now on, until end_use(); null: it has none, or
+  // none that is good.
+  std::shared_ptr<HeldRight> use(const Request& request);
+  void end_use(HeldRight& held);
+  // Before a close goes to the Store: this session's part of it. False if flights or other sessions
+  // use the right, so that the Store must not close it: the last of them will.
   bool let_go(const Right& right);
-  void note(Op op, Holder holder, const Right& right, const Reply& reply);
   void close_right(const Holder& holder, const Right& right);
 
  private:
@@ -141,7 +141,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   uint64_t place_in_area(const std::byte* at) const;
   std::optional<Error> misused(const wire::RequestMessage& message, uint32_t payload) const;
   bool repeats(const wire::RequestId& id) const;
-  void hold(const Right& right, Holder holder);
+  bool holds(const Request& request) const;
+  bool good_right(const Request& request) const;
   void admit(wire::RequestMessage&& message, SmallData&& data);
   void repeat(Slot& slot, wire::RequestMessage&& message);
   void begin(wire::RequestMessage&& message, SmallData&& data);

@@ -281,11 +281,12 @@ void SievedStore::State::close() {
 
 SievedStore::SievedStore(std::unique_ptr<Store> inner, const SieveOptions& options,
                          BufferPool& pool, SieveCounters counters)
-    : inner_(std::move(inner)), state_(std::make_shared<State>(*inner_, options, pool, counters)) {}
+    : Decorator(std::move(inner)),
+      state_(std::make_shared<State>(this->inner(), options, pool, counters)) {}
 
 SievedStore::~SievedStore() {
   state_->close();
-  inner_.reset();
+  end_inner();
 }
 
 void SievedStore::submit(Request&& request, Completion&& done) {
@@ -294,7 +295,7 @@ void SievedStore::submit(Request&& request, Completion&& done) {
 
 Result<Reply> SievedStore::call(Request request) {
   if (is_transfer(request.op)) return Store::call(std::move(request));
-  return inner_->call(std::move(request));
+  return inner().call(std::move(request));
 }
 
 }  // namespace forebay::server

@@ -29,7 +29,7 @@
 #include "core/buffer_pool.h"
 #include "core/counters.h"
 #include "server/server.h"
-#include "store/store.h"
+#include "store/decorator.h"
 
 namespace forebay::server {
 
@@ -44,7 +44,7 @@ struct SieveCounters {
 bool sieves(const SieveOptions& options, Store& store, const BufferPool& pool,
             const Request& request);
 
-class SievedStore final : public Store {
+class SievedStore final : public Decorator {
  public:
   SievedStore(std::unique_ptr<Store> inner, const SieveOptions& options, BufferPool& pool,
               SieveCounters counters);
@@ -54,19 +54,9 @@ class SievedStore final : public Store {
 
   void submit(Request&& request, Completion&& done) override;
   Result<Reply> call(Request request) override;
-  Result<void> admits(const Request& request) override { return inner_->admits(request); }
-  std::string_view identity(const Handle& handle) const override {
-    return inner_->identity(handle);
-  }
-  Result<Handle> root() override { return inner_->root(); }
-  unsigned concurrency() const override { return inner_->concurrency(); }
-  std::shared_ptr<const void> prepare(std::span<std::byte> memory, uint64_t piece) override {
-    return inner_->prepare(memory, piece);
-  }
 
  private:
   class State;
-  std::unique_ptr<Store> inner_;
   const std::shared_ptr<State> state_;
 };
 

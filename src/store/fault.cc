@@ -5,12 +5,15 @@
 namespace forebay {
 
 FaultStore::FaultStore(std::unique_ptr<Store> inner, uint64_t seed, Scheduler after)
-    : after_(std::move(after)), random_(seed), inner_(std::move(inner)) {}
+    : Decorator(std::move(inner)), after_(std::move(after)), random_(seed) {}
 
 FaultStore::~FaultStore() {
   release();
-  std::unique_lock lock(mutex_);
-  undelayed_.wait(lock, [this] { return delayed_ == 0; });
+  {
+    std::unique_lock lock(mutex_);
+    undelayed_.wait(lock, [this] { return delayed_ == 0; });
+  }
+  end_inner();
 }
 
 void FaultStore::add(FaultRule rule) {
@@ -32,7 +35,7 @@ void FaultStore::release() {
     std::lock_guard lock(mutex_);
     held.swap(held_);
   }
-  for (Held& h : held) inner_->submit(std::move(h.request), std::move(h.done));
+  for (Held& h : held) inner().submit(std::move(h.request), std::move(h.done));
 }
 
 uint64_t FaultStore::calls(Op op) const {
@@ -81,7 +84,7 @@ void FaultStore::submit(Request&& request, Completion&& done) {
   if (const auto rule = match(request.op)) {
     act(*rule, std::move(request), std::move(done));
   } else {
-    inner_->submit(std::move(request), std::move(done));
+    inner().submit(std::move(request), std::move(done));
   }
 }
 
@@ -90,7 +93,7 @@ void FaultStore::act(const FaultRule& rule, Request&& request, Completion&& done
     case FaultRule::Action::fail_before:
       return done(Error(rule.error, "injected fault"));
     case FaultRule::Action::fail_after:
-      return inner_->submit(std::move(request),
+      return inner().submit(std::move(request),
                             [code = rule.error, d = std::move(done)](Result<Reply>) mutable {
                               d(Error(code, "injected fault").with_unknown_outcome());
                             });
@@ -112,12 +115,12 @@ void FaultStore::shorten(const FaultRule& rule, Request&& request, Completion&& 
   const Op op = writes ? Op::write : Op::read;
   const Length total = request.file.total(), most(rule.bytes);
   if (request.op != op || total <= most || request.memory.shape.total() != total) {
-    return inner_->submit(std::move(request), std::move(done));
+    return inner().submit(std::move(request), std::move(done));
   }
   request.file = request.file.slice(Length(), most);
   request.memory = request.memory.slice(Length(), most);
-  if (!writes) return inner_->submit(std::move(request), std::move(done));
-  inner_->submit(std::move(request),
+  if (!writes) return inner().submit(std::move(request), std::move(done));
+  inner().submit(std::move(request),
                  [code = rule.error, d = std::move(done)](Result<Reply>&& r) mutable {
                    if (!r) return d(std::move(r));
                    d(Error(code, "injected fault").with_done(r->count));
@@ -130,7 +133,7 @@ void FaultStore::delay(Duration by, Request&& request, Completion&& done) {
     ++delayed_;
   }
   after_(by, [this, r = std::move(request), d = std::move(done)]() mutable {
-    inner_->submit(std::move(r), std::move(d));
+    inner().submit(std::move(r), std::move(d));
     std::lock_guard lock(mutex_);
     --delayed_;
     undelayed_.notify_all();

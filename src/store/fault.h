@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "store/store.h"
+#include "store/decorator.h"
 
 namespace forebay {
 
@@ -40,7 +40,7 @@ struct FaultRule {
   Duration delay{0};
 };
 
-class FaultStore final : public Store {
+class FaultStore final : public Decorator {
  public:
   // Runs a task after a while, on any thread. Needed for delay only. What it holds must have run
   // before the FaultStore goes.
@@ -51,15 +51,6 @@ class FaultStore final : public Store {
   ~FaultStore() override;
 
   void submit(Request&& request, Completion&& done) override;
-  Result<Handle> root() override { return inner_->root(); }
-  Result<void> admits(const Request& request) override { return inner_->admits(request); }
-  std::string_view identity(const Handle& handle) const override {
-    return inner_->identity(handle);
-  }
-  unsigned concurrency() const override { return inner_->concurrency(); }
-  std::shared_ptr<const void> prepare(std::span<std::byte> memory, uint64_t piece) override {
-    return inner_->prepare(memory, piece);
-  }
 
   void add(FaultRule rule);  // the first rule that fires counts
   void clear();              // the rules; counters go back to 0, what is held stays held
@@ -90,7 +81,6 @@ class FaultStore final : public Store {
   uint64_t fired_ = 0;
   uint64_t delayed_ = 0;
   std::vector<Held> held_;
-  const std::unique_ptr<Store> inner_;
 };
 
 }  // namespace forebay

@@ -151,8 +151,11 @@ class Oracle {
     struct open_how how = {};
     how.flags = O_PATH | (follow == Follow::no ? O_NOFOLLOW : 0);
     how.resolve = RESOLVE_IN_ROOT;
-    const int fd = static_cast<int>(
-        ::syscall(SYS_openat2, root, path.empty() ? "." : path.c_str(), &how, sizeof how));
+    int fd;
+    do {  // EAGAIN at "..": somebody on this machine has renamed something meanwhile
+      fd = static_cast<int>(
+          ::syscall(SYS_openat2, root, path.empty() ? "." : path.c_str(), &how, sizeof how));
+    } while (fd < 0 && errno == EAGAIN);
     const int code = errno;
     ::close(root);
     if (fd < 0) return errno_name(code);

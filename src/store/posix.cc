@@ -2,9 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <linux/magic.h>
 #include <sys/resource.h>
-#include <sys/vfs.h>
 
 #include <algorithm>
 
@@ -26,22 +24,6 @@ using posix::Pool;
 using posix::Ring;
 using posix::RingTransfer;
 
-constexpr unsigned long kXfsMagic = 0x58465342;  // "XFSB"; <linux/magic.h> lacks it
-
-// File systems of this machine, whose calls end in microseconds or at least in a disk's time.
-bool is_local(int fd) {
-  struct statfs fs;
-  if (::fstatfs(fd, &fs)) return false;
-  switch (static_cast<unsigned long>(fs.f_type)) {
-    case EXT4_SUPER_MAGIC:
-    case BTRFS_SUPER_MAGIC:
-    case TMPFS_MAGIC:
-    case kXfsMagic:
-      return true;
-  }
-  return false;
-}
-
 // Half of what the process may open is for us; the rest is for sockets and for calls under way.
 size_t descriptor_budget(size_t wanted) {
   rlimit limit;
@@ -53,11 +35,13 @@ size_t descriptor_budget(size_t wanted) {
 class Local final : public PosixStore {
  public:
   Local(Fd top, SealKey key, const PosixOptions& options, Identity identity, CounterSet& counters)
-      : inline_(!options.force_pool && is_local(top.get())),
+      : identity_(identity),
+        fs_(posix::fs_kind(top.get())),
+        inline_(!options.force_pool && fs_.local),
         threads_(std::max(options.threads, 1u)),
         options_(options),
         ops_(std::move(top), std::move(key), options, identity,
-             descriptor_budget(options.descriptors), staging_, counters),
+             descriptor_budget(options.descriptors), fs_, staging_, counters),
         on_caller_(counters.get("posix.requests_inline")),
         on_pool_(counters.get("posix.requests_pool")),
         on_ring_(counters.get("posix.requests_ring")),
@@ -69,7 +53,7 @@ class Local final : public PosixStore {
   }
 
   Result<void> start() {
-    if (options_.direct) start_ring();
+    if (options_.direct && !options_.in_application) start_ring();
     return ops_.start();
   }
 
@@ -109,6 +93,8 @@ class Local final : public PosixStore {
   // memory of their own.
   static constexpr uint64_t kStages = 32;
 
+  const Identity identity_;
+  const posix::FsKind fs_;
   const bool inline_;
   const unsigned threads_;
   const PosixOptions options_;
@@ -157,7 +143,6 @@ bool Local::inline_op(const Request& request) const {
 void Local::submit(Request&& request, Completion&& done) {
   if (auto good = check(request); !good) return done(std::move(good).error());
   if (request.stop.stop_requested()) return done(Error(ECANCELED));
-  if ((request.flags & kFlagDirect) && !ring()) start_ring();
   if ((request.op == Op::read || request.op == Op::write) && ops_.is_direct(request))
     return submit_direct(std::move(request), std::move(done));
   if (!inline_op(request)) return submit_to_pool(std::move(request), std::move(done));
@@ -209,6 +194,7 @@ void Local::start_ring() {
 }
 
 void Local::submit_direct(Request&& request, Completion&& done) {
+  start_ring();
   Ring* const way = ring();
   posix::DescriptorPtr file = way ? ops_.ready_direct(request) : nullptr;
   if (!file) return submit_to_pool(std::move(request), std::move(done));
@@ -238,29 +224,32 @@ void Local::ended(std::unique_ptr<RingTransfer> transfer, int result) {
 Result<Reply> Local::call(Request request) {
   if (auto good = check(request); !good) return std::move(good).error();
   if (request.stop.stop_requested()) return Error(ECANCELED);
-  posix::BorrowedThread borrowed;
+  posix::BorrowedThread borrowed(identity_);
   return ops_.perform(request);
 }
 
-Result<Fd> open_top(const std::string& directory) {
-  Fd top(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!top) return posix::failed(fmt::format("export directory {}", directory));
-  Result<Fd> probe = posix::open_path(top.get(), ".");
-  if (!probe && probe.error().code() == ENOSYS)
-    return Error(ENOSYS, "openat2 is missing: this needs Linux 5.6 or later");
-  if (!probe) return std::move(probe).error().at(directory);
+// An application may use a directory that it can search and not read.
+Result<Fd> open_top(const PosixOptions& options) {
+  const int how = options.in_application ? O_PATH : O_RDONLY;
+  Fd top(::open(options.directory.c_str(), how | O_DIRECTORY | O_CLOEXEC));
+  if (!top) return posix::failed(fmt::format("export directory {}", options.directory));
   return top;
+}
+
+Result<SealKey> seal_key(const PosixOptions& options) {
+  if (options.in_application) return SealKey::checksum();
+  if (options.key_file.empty()) return SealKey::random();
+  return SealKey::load_or_create(options.key_file);
 }
 
 }  // namespace
 
 Result<std::unique_ptr<PosixStore>> PosixStore::open(PosixOptions options, CounterSet& counters) {
   // First, because it leaves this thread as the process's own user.
-  const Identity identity = Identity::probe();
-  Result<Fd> top = open_top(options.directory);
+  const Identity identity = options.in_application ? Identity::of_application() : Identity::probe();
+  Result<Fd> top = open_top(options);
   if (!top) return std::move(top).error();
-  Result<SealKey> key = options.key_file.empty() ? Result<SealKey>(SealKey::random())
-                                                 : SealKey::load_or_create(options.key_file);
+  Result<SealKey> key = seal_key(options);
   if (!key) return std::move(key).error();
   auto store =
       std::make_unique<Local>(std::move(*top), std::move(*key), options, identity, counters);

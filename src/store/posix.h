@@ -28,6 +28,17 @@
 // whatever the ring cannot do whole, goes to the pool. A kernel that refuses io_uring, and a file
 // system that refuses O_DIRECT, are met with the pool and the page cache, and one line in the log.
 //
+// In an application (`in_application`) the store is that process and nobody else: it changes
+// neither identity nor capabilities of any thread, serves the process's own user, and costs an open
+// and a close of a file little more than those: no thread before a request needs one, no own
+// folder, and a file that is removed while open lives on in its descriptors only. Its handles are
+// good for this store alone.
+//
+// Mapped I/O (`mapped`): lists of many small pieces go through a shared mapping of the file
+// (posix_mapped.h), on local file systems and where data is not direct. Descriptors of rights to
+// write are then opened for reading too, where the file's mode allows that: a mapping needs both.
+// Writes may leave set-id bits, so it is for stores in an application.
+//
 // Threads: calls measured to be fast run on the submitting thread on local file systems; all else,
 // and everything on other file systems, on the store's own bounded pool of threads. A file system
 // that never answers holds its requests and the destructor.
@@ -48,9 +59,15 @@ struct PosixOptions {
   uint64_t export_id = 0;  // in every handle; the same on every server of the export
   unsigned threads = 8;    // of the pool
   size_t queue = 4096;     // requests waiting for the pool; EBUSY beyond
-  size_t descriptors = 1024;        // cached; lowered to half of RLIMIT_NOFILE
-  bool direct = false;              // data goes around the page cache, where the file system can
-  unsigned direct_depth = 32;       // direct reads and writes under way in the kernel at once
+  size_t descriptors = 1024;    // cached; lowered to half of RLIMIT_NOFILE
+  bool direct = false;          // data goes around the page cache, where the file system can
+  unsigned direct_depth = 32;   // direct reads and writes under way in the kernel at once
+  bool in_application = false;  // in the process of whoever uses it, as that process
+  bool mapped = false;          // small pieces through a shared mapping
+  // Written pieces larger than this on average go by system calls after all. A process that is
+  // alone with its file has no use for more; where several write one file at the same time, 4096
+  // gains.
+  uint64_t mapped_piece = 1024;
   bool force_path_handles = false;  // tests: as if without privilege for kernel handles
   bool force_pool = false;          // tests and slow file systems: never on the submitting thread
   bool force_no_ring = false;       // tests: as if the kernel had no io_uring

@@ -4,6 +4,7 @@
 
 #include "core/log.h"
 #include "store/posix_io.h"
+#include "store/posix_mapped.h"
 #include "store/posix_ops.h"
 
 namespace forebay::posix {
@@ -32,6 +33,18 @@ Result<void> must_be_file(FileType type) {
 
 // ---- Rights ----
 
+// A mapping needs a descriptor for both, whatever the right is for.
+Result<Fd> Operations::open_for(const At& at, Access access, int flags) {
+  const auto open = [&](Access want) {
+    return with_room([&] { return reopen(at.fd(), at.file->type, open_flags(want) | flags); });
+  };
+  if (mapped_ && access == Access::write) {
+    Result<Fd> both = open(Access::both);
+    if (both || both.error().code() != EACCES) return both;
+  }
+  return open(access);
+}
+
 Result<Right> Operations::grant(At& at, const Request& r, const Handle& handle, Fd opened) {
   const Grant grant{r.caller->uid, r.access};
   Right right = rights_.make(handle, grant);
@@ -49,8 +62,7 @@ Result<Right> Operations::grant(At& at, const Request& r, const Handle& handle, 
 Result<Reply> Operations::open(At& at, Request& r) {
   if (auto ok = must_be_file(at.file->type); !ok) return ok.error();
   if (auto ok = identity_.become(*r.caller); !ok) return ok.error();
-  Result<Fd> opened =
-      with_room([&] { return reopen(at.fd(), at.file->type, open_flags(r.access)); });
+  Result<Fd> opened = open_for(at, r.access);
   if (!opened) return std::move(opened).error();
   Result<Right> right = grant(at, r, r.handle, std::move(*opened));
   if (!right) return std::move(right).error();
@@ -103,9 +115,8 @@ Result<DescriptorPtr> Operations::open_again(At& at, const Request& r, Grant gra
   identity_.become_server();
   // All that the right allows at once, if that can be had.
   for (const Access want : {grant.access, access}) {
-    Result<Fd> fd = with_room([&] { return reopen(at.fd(), at.file->type, open_flags(want)); });
-    if (!fd && fd.error().code() == EACCES && identity_.become(*r.caller))
-      fd = reopen(at.fd(), at.file->type, open_flags(want));
+    Result<Fd> fd = open_for(at, want);
+    if (!fd && fd.error().code() == EACCES && identity_.become(*r.caller)) fd = open_for(at, want);
     if (fd) return table_.keep(at.file, want, std::move(*fd), access);
     if (want == access) return std::move(fd).error();
   }
@@ -146,7 +157,8 @@ Result<void> Operations::admits(const Request& r) const {
 // yet. One that exists is opened in two, so that nothing but a regular file ever is.
 Result<Reply> Operations::create(At& at, Request& r) {
   if (auto ok = may_make(at, r.name); !ok) return ok.error();
-  const int flags = open_flags(r.access) | O_CREAT | O_EXCL;
+  const bool both = mapped_ && r.access == Access::write;  // as open_for()
+  const int flags = open_flags(both ? Access::both : r.access) | O_CREAT | O_EXCL;
   for (;;) {
     Result<Fd> made = with_room([&]() -> Result<Fd> {
       Fd fd;
@@ -184,9 +196,8 @@ Result<Reply> Operations::open_existing(Fd path, Request& r) {
   if (auto ok = identity_.become(*r.caller); !ok) return ok.error();
   const bool truncate = (r.flags & kFlagTruncate) != 0;
   if (r.access == Access::none && !truncate) return std::move(named->reply);
-  const int access = r.access == Access::none ? O_WRONLY : open_flags(r.access);
-  Result<Fd> opened =
-      with_room([&] { return reopen(at.fd(), at.file->type, access | (truncate ? O_TRUNC : 0)); });
+  const Access access = r.access == Access::none ? Access::write : r.access;
+  Result<Fd> opened = open_for(at, access, truncate ? O_TRUNC : 0);
   if (!opened) return std::move(opened).error();
   Result<Attr> attr = attr_of(at);
   if (!attr) return std::move(attr).error();
@@ -250,6 +261,10 @@ void Operations::become_writer(const Request& r) const {
 }
 
 Result<uint64_t> Operations::move_bytes(int fd, Request& r) {
+  if (mapped_ && worth_mapping(r.file, mapping_.most_piece(r.op == Op::write))) {
+    const auto move = r.op == Op::read ? read_mapped : write_mapped;
+    return move(fd, r.file, r.memory, mapping_);
+  }
   return r.op == Op::read ? read_list(fd, r.file, r.memory, io_calls_)
                           : write_list(fd, r.file, r.memory, io_calls_);
 }

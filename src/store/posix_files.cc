@@ -127,7 +127,7 @@ bool FileTable::remove_right(File& file, const std::string& right) {
   doomed.push_back(std::move(file.write_));
   file.direct = false;
   unpin_locked(file);
-  return file.hidden;
+  return file.hidden || file.orphan;
 }
 
 DescriptorPtr FileTable::keep(const FilePtr& file, Access access, Fd fd, Access needed) {
@@ -148,9 +148,15 @@ DescriptorPtr FileTable::keep(const FilePtr& file, Access access, Fd fd, Access 
   return result;
 }
 
-bool FileTable::pin(File& file) {
-  std::lock_guard lock(file.mutex_);
-  return file.pinned_ || pin_locked(file);
+bool FileTable::pin(const FilePtr& file, Fd&& path) {
+  std::lock_guard lock(mutex_);
+  std::lock_guard file_lock(file->mutex_);
+  if (!file->pinned_ && !pin_locked(*file)) return false;
+  if (path && !file->path_) {
+    file->path_ = std::make_shared<const Descriptor>(std::move(path), count_);
+    enter_ring(file);
+  }
+  return true;
 }
 
 bool FileTable::pin_locked(File& file) {

@@ -65,6 +65,8 @@ class File {
   const FileType type;
   // Has lost its name while open: it lives under the own folder until its last right is closed.
   std::atomic<bool> hidden{false};
+  // The same, but its descriptors are all that keeps it.
+  std::atomic<bool> orphan{false};
   // Somebody who has it open asked for direct access: from then on all access to it is, until its
   // last right is closed.
   std::atomic<bool> direct{false};
@@ -112,14 +114,15 @@ class FileTable {
 
   // Adds an open right; false if the file was dropped meanwhile: find or adopt it again.
   bool add_right(File& file, const std::string& right, Grant grant);
-  // Returns whether the file is hidden and this was its last right.
+  // Returns whether the file has lost its name and this was its last right.
   bool remove_right(File& file, const std::string& right);
 
   // Keeps a descriptor opened for `access` while the file has rights, unless there is one already,
   // and returns the one for `needed` (read or write), which `access` allows.
   DescriptorPtr keep(const FilePtr& file, Access access, Fd fd, Access needed);
-  // Keeps what is open open, for a file that could not be opened again. False if too many are.
-  bool pin(File& file);
+  // Keeps what is open open, and `path` if that is not, for a file that could not be opened again.
+  // False if too many are.
+  bool pin(const FilePtr& file, Fd&& path = {});
 
   // Forgets a file that is gone, unless it has rights.
   void drop(const FilePtr& file);

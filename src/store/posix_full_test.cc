@@ -182,6 +182,56 @@ TEST(PosixFull, ADiskThatIsFullByTheRing) {
   EXPECT_TRUE(rig.close(file->handle, file->right));
 }
 
+// Small pieces through a mapping, which is grown, or (in the hole of a long file) filled by faults.
+class PosixFullMapped : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Files, PosixFullMapped, testing::Values(false, true),
+                         [](const auto& hole) { return hole.param ? "hole" : "growing"; });
+
+TEST_P(PosixFullMapped, IsFull) {
+  LoopMount disk;
+  if (std::string why = disk.mount(16_MiB, "mkfs.ext4 -q -F -m 0", "ext4"); !why.empty())
+    GTEST_SKIP() << why;
+  PosixOptions options;
+  options.directory = disk.path();
+  options.in_application = options.mapped = true;
+  PosixRig rig(options);
+  auto file = rig.create("big");
+  ASSERT_TRUE(file) << file.error().message();
+  const bool hole = GetParam();
+  if (hole) {
+    ASSERT_TRUE(rig.call({.op = Op::resize, .handle = file->handle, .length = Length(64_MiB)}));
+  }
+  constexpr uint64_t kPiece = 200, kStride = 256, kCount = 4096;
+  std::string oracle;
+  std::vector<std::byte> bytes(kPiece * kCount);
+  for (uint64_t at = 0, code = 0; code == 0 && at < 64_MiB; at += kCount * kStride) {
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>((at + i) * 7 >> 5);
+    const Extents list = *Extents::make({{Offset(at), Length(kPiece)}}, {{kCount, kStride}});
+    auto wrote = rig.call({.op = Op::write,
+                           .handle = file->handle,
+                           .right = file->right,
+                           .file = list,
+                           .memory = Memory::of(std::span<const std::byte>(bytes))});
+    const uint64_t landed = wrote ? wrote->count : wrote.error().done();
+    for (uint64_t i = 0; i < landed; ++i) {
+      const uint64_t to = at + i / kPiece * kStride + i % kPiece;
+      if (oracle.size() <= to) oracle.resize(to + 1);
+      oracle[to] = static_cast<char>(bytes[i]);
+    }
+    code = static_cast<uint64_t>(code_of(wrote));
+    EXPECT_TRUE(code == 0 || code == ENOSPC) << code;
+  }
+  EXPECT_GT(oracle.size(), 4_MiB);
+  EXPECT_LT(oracle.size(), 16_MiB);
+  EXPECT_GT(rig.counters.get("posix.mapped_steps").get(), 0u);
+  EXPECT_EQ(rig.counters.get("posix.mapped_faults").get() > 0, hole);
+  if (hole) oracle.resize(64_MiB);
+  const std::string content = content_of(disk.path() + "/big");
+  EXPECT_EQ(content.size(), oracle.size());
+  EXPECT_TRUE(content == oracle);
+  EXPECT_TRUE(rig.close(file->handle, file->right));
+}
+
 TEST(PosixFull, AQuotaThatIsUsedUp) {
   LoopMount disk;
   if (std::string why = disk.mount(256_MiB, "mkfs.btrfs -q -f -M", "btrfs"); !why.empty())

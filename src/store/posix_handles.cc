@@ -1,9 +1,7 @@
 #include "store/posix_handles.h"
 
 #include <fmt/format.h>
-#include <linux/magic.h>
 #include <sched.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <climits>
@@ -62,11 +60,6 @@ Fd open_kernel(int top, KernelHandle& handle) {
   return Fd(::open_by_handle_at(top, &handle.head, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 }
 
-bool is_fuse(int fd) {
-  struct statfs fs;
-  return ::fstatfs(fd, &fs) || static_cast<unsigned long>(fs.f_type) == FUSE_SUPER_MAGIC;
-}
-
 Error damaged() {
   return Error(EBADF, "not a handle of this export, or a damaged one");
 }
@@ -90,15 +83,11 @@ std::string unlinked_name(uint64_t inode, FileTime birth) {
                      birth.nanoseconds);
 }
 
-Handles::Handles(SealKey key, uint64_t export_id, int top, bool kernel)
-    : key_(std::move(key)),
-      export_id_(export_id),
-      top_(top),
-      kernel_(kernel),
-      fuse_(is_fuse(top)) {}
+Handles::Handles(SealKey key, uint64_t export_id, int top, FsKind fs, bool kernel)
+    : key_(std::move(key)), export_id_(export_id), top_(top), kernel_(kernel), fuse_(fs.fuse) {}
 
-bool Handles::kernel_handles_work(int top) {
-  if (is_fuse(top)) return false;
+bool Handles::kernel_handles_work(int top, FsKind fs) {
+  if (fs.fuse) return false;
   KernelHandle handle;
   return kernel_handle_of(top, handle) && open_kernel(top, handle);
 }
@@ -113,23 +102,34 @@ std::string_view Handles::identity(const Handle& handle) {
 }
 
 Result<Handle> Handles::make(int fd, const InodeId& id) const {
-  std::string body;
-  body.push_back(kernel_ ? kKernelKind : kPathKind);
-  put(body, export_id_);
-  if (kernel_) {
-    KernelHandle handle;
-    if (!kernel_handle_of(fd, handle)) return failed("name_to_handle_at");
-    put(body, static_cast<int32_t>(handle.head.handle_type));
-    body.append(reinterpret_cast<const char*>(handle.head.f_handle), handle.head.handle_bytes);
-  } else {
+  if (!kernel_) {
     Result<std::string> path = path_of(fd);
     if (!path) return std::move(path).error();
-    put(body, id.inode);
-    put(body, id.birth.seconds);
-    put(body, id.birth.nanoseconds);
-    put(body, fuse_ ? 0 : fingerprint_of(fd));
-    body += *path;
+    return make_path(fd, id, *path);
   }
+  std::string body;
+  body.push_back(kKernelKind);
+  put(body, export_id_);
+  KernelHandle handle;
+  if (!kernel_handle_of(fd, handle)) return failed("name_to_handle_at");
+  put(body, static_cast<int32_t>(handle.head.handle_type));
+  body.append(reinterpret_cast<const char*>(handle.head.f_handle), handle.head.handle_bytes);
+  return Handle{key_.seal(SealDomain::handle, body)};
+}
+
+Result<Handle> Handles::make_top(const InodeId& id) const {
+  return kernel_ ? make(top_, id) : make_path(top_, id, "");
+}
+
+Handle Handles::make_path(int fd, const InodeId& id, const std::string& path) const {
+  std::string body;
+  body.push_back(kPathKind);
+  put(body, export_id_);
+  put(body, id.inode);
+  put(body, id.birth.seconds);
+  put(body, id.birth.nanoseconds);
+  put(body, fuse_ ? 0 : fingerprint_of(fd));
+  body += path;
   return Handle{key_.seal(SealDomain::handle, body)};
 }
 

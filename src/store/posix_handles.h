@@ -32,11 +32,11 @@ std::string unlinked_name(uint64_t inode, FileTime birth);
 class Handles {
  public:
   // `top` must stay open as long as this lives.
-  Handles(SealKey key, uint64_t export_id, int top, bool kernel);
+  Handles(SealKey key, uint64_t export_id, int top, FsKind fs, bool kernel);
 
   // Does this process get kernel handles of this directory, and files back from them? Not on FUSE,
   // whose handles die with the mount.
-  static bool kernel_handles_work(int top);
+  static bool kernel_handles_work(int top, FsKind fs);
 
   bool kernel() const { return kernel_; }
 
@@ -45,6 +45,7 @@ class Handles {
 
   // The handle of what the descriptor names, whose identity is known.
   Result<Handle> make(int fd, const InodeId& id) const;
+  Result<Handle> make_top(const InodeId& id) const;
 
   // An O_PATH descriptor. EBADF if forged or of another export, ESTALE if the file is gone.
   Result<Fd> resolve(const Handle& handle) const;
@@ -63,6 +64,7 @@ class Handles {
     bool exchange;
   };
 
+  Handle make_path(int fd, const InodeId& id, const std::string& path) const;
   Result<std::string_view> unseal(const Handle& handle) const;
   Result<Fd> resolve_kernel(std::string_view body) const;
   Result<Fd> resolve_path(std::string_view body) const;

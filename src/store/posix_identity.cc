@@ -114,6 +114,13 @@ Identity Identity::probe() {
   return identity;
 }
 
+Identity Identity::of_application() {
+  Identity identity;
+  identity.own_uid_ = ::geteuid();
+  identity.application_ = true;
+  return identity;
+}
+
 Result<void> Identity::serves(const Caller& caller) const {
   if (privileged_ || caller.uid == own_uid_) return {};
   return Error(EPERM, fmt::format("the server runs as uid {} and serves that user only, not uid {}",
@@ -142,18 +149,20 @@ void Identity::leave_root(const Caller& caller) const {
 }
 
 void Identity::reduce() const {
-  set_capabilities(state(), Capabilities::reduced);
+  if (!application_) set_capabilities(state(), Capabilities::reduced);
 }
 
 void Identity::reduce_unless_root(const Caller& caller) const {
+  if (application_) return;
   set_capabilities(state(), caller.uid == 0 ? Capabilities::full : Capabilities::reduced);
 }
 
-BorrowedThread::BorrowedThread() {
-  state();  // remembers who the thread is
+BorrowedThread::BorrowedThread(const Identity& identity) : changes_(identity.privileged()) {
+  if (changes_) state();  // remembers who the thread is
 }
 
 BorrowedThread::~BorrowedThread() {
+  if (!changes_) return;
   ThreadState& s = state();
   const bool back = change(s, s.original->uid, s.original->gid, s.original->groups);
   FOREBAY_ASSERT(back);

@@ -10,9 +10,10 @@
 //
 // Invariants:
 //  1. All changes of a thread's fsuid, fsgid, groups and capabilities go through here: the thread's
-//  state is
-//     remembered, not asked for. A process that changes its ids does so before the first call.
-//  2. `unprivileged` never changes anything and serves its own uid only.
+//     state is remembered, not asked for. A process that changes its ids does so before the first
+//     call.
+//  2. `unprivileged` never changes an id and serves its own uid only; one of an application's
+//     process leaves the capabilities alone too.
 #pragma once
 
 #include "core/op.h"
@@ -23,6 +24,8 @@ class Identity {
  public:
   // Can this process act as others? Tries it on this thread, and undoes it.
   static Identity probe();
+  // The process as it is, to act for itself: nothing is ever changed.
+  static Identity of_application();
 
   bool privileged() const { return privileged_; }
   uint32_t own_uid() const { return own_uid_; }
@@ -45,6 +48,7 @@ class Identity {
 
  private:
   bool privileged_ = false;
+  bool application_ = false;
   uint32_t own_uid_ = 0;
 };
 
@@ -52,9 +56,12 @@ class Identity {
 // capabilities stay reduced: putting them back each time would cost more than most writes.
 class BorrowedThread {
  public:
-  BorrowedThread();
+  explicit BorrowedThread(const Identity& identity);
   ~BorrowedThread();
   BorrowedThread(const BorrowedThread&) = delete;
+
+ private:
+  const bool changes_;
 };
 
 }  // namespace forebay::posix

@@ -28,15 +28,18 @@ uint64_t block_of(int fd) {
 }  // namespace
 
 Operations::Operations(Fd top, SealKey key, const PosixOptions& options, Identity identity,
-                       size_t descriptors, BufferPool& staging, CounterSet& counters)
+                       size_t descriptors, FsKind fs, BufferPool& staging, CounterSet& counters)
     : top_(std::move(top)),
       export_id_(options.export_id),
       identity_(identity),
-      handles_(key, options.export_id, top_.get(),
-               !options.force_path_handles && Handles::kernel_handles_work(top_.get())),
+      in_application_(options.in_application),
+      handles_(key, options.export_id, top_.get(), fs,
+               !options.force_path_handles && !in_application_ &&
+                   Handles::kernel_handles_work(top_.get(), fs)),
       rights_(key),
       table_(descriptors, identity.privileged(), counters),
-      unlinked_(top_.get(), identity_, options.hidden_grace,
+      unlinked_(top_.get(), identity_,
+                in_application_ ? std::nullopt : std::optional(options.hidden_grace),
                 [this](const InodeId& id) {
                   const FilePtr file = table_.find(id);
                   return file && file->has_rights();
@@ -45,7 +48,10 @@ Operations::Operations(Fd top, SealKey key, const PosixOptions& options, Identit
       directory_(options.directory),
       all_direct_(options.direct),
       direct_{block_of(top_.get()), staging, io_calls_, counters.get("posix.direct_edges"),
-              counters.get("posix.direct_staged")} {}
+              counters.get("posix.direct_staged")},
+      mapped_(options.mapped && fs.local),
+      mapping_{options.mapped_piece, io_calls_, counters.get("posix.mapped_steps"),
+               counters.get("posix.mapped_faults")} {}
 
 Operations::Operation Operations::operation(Op op) {
   using O = Operations;  // close is apart: it needs no descriptor
@@ -135,12 +141,17 @@ Result<Reply> Operations::made(const At& directory, const std::string& child) {
 }
 
 Result<void> Operations::start() {
-  const Result<FileStat> stat = stat_of(top_.get());
+  Result<Fd> path = open_path(top_.get(), ".");
+  if (!path && path.error().code() == ENOSYS)
+    return Error(ENOSYS, "openat2 is missing: this needs Linux 5.6 or later");
+  if (!path) return std::move(path).error();
+  const Result<FileStat> stat = stat_of(path->get());
   if (!stat) return stat.error();
   top_id_ = stat->id;
-  Result<Handle> handle = handles_.make(top_.get(), stat->id);
+  Result<Handle> handle = handles_.make_top(stat->id);
   if (!handle) return std::move(handle).error();
   top_handle_ = std::move(*handle);
+  table_.adopt(top_handle_, std::move(*path), *stat);
   return {};
 }
 
@@ -225,6 +236,8 @@ Operations::Losing Operations::before_loss(const At& directory, const std::strin
   it.open = it.file->has_rights();
   // Another name keeps a kernel handle alive, but not a path handle.
   if (!it.open || (!it.last && handles_.kernel())) return it;
+  it.pinned = in_application_ && table_.pin(it.file, std::move(*path));
+  if (it.pinned) return it;
   identity_.become_server();
   it.linked = unlinked_.keep(path->get(), stat->id).has_value();
   return it;
@@ -236,8 +249,8 @@ void Operations::lost_name(const Losing& it) {
   if (!it.file) return;
   if (it.linked) {
     it.file->hidden = true;
-  } else if (it.open && it.last) {
-    table_.pin(*it.file);
+  } else if (it.pinned || (it.open && it.last && table_.pin(it.file))) {
+    it.file->orphan = true;
   } else if (it.last) {
     table_.drop(it.file);
   }

@@ -21,6 +21,7 @@
 #include "store/posix_files.h"
 #include "store/posix_handles.h"
 #include "store/posix_identity.h"
+#include "store/posix_mapped.h"
 #include "store/posix_rights.h"
 #include "store/posix_unlinked.h"
 
@@ -30,7 +31,7 @@ class Operations {
  public:
   // Direct reads and writes are staged in `staging`.
   Operations(Fd top, SealKey key, const PosixOptions& options, Identity identity,
-             size_t descriptors, BufferPool& staging, CounterSet& counters);
+             size_t descriptors, FsKind fs, BufferPool& staging, CounterSet& counters);
 
   Result<Reply> perform(Request& request);
   // As perform(), for a read, but EAGAIN rather than waiting for a device.
@@ -119,6 +120,8 @@ class Operations {
   };
   // The descriptor of the request's right, which must allow `access`; opened again if need be.
   Result<Io> use_right(At& at, const Request& r, Access access);
+  // Opens what the right is for, with all that the store needs of it.
+  Result<Fd> open_for(const At& at, Access access, int flags = 0);
   Result<Grant> know_right(At& at, const Request& r);
   Result<DescriptorPtr> open_again(At& at, const Request& r, Grant grant, Access access);
   // Makes the right, and keeps the descriptor that open or create got for it.
@@ -141,6 +144,7 @@ class Operations {
     bool open = false;    // it has rights
     bool linked = false;  // so it has a link in the own folder,
     bool ours = false;    // which was made just now
+    bool pinned = false;  // or its descriptors stay open instead
     std::unique_lock<std::mutex> lock;
   };
   // Held from the look whether a file is open until its name is gone, and by close: so that a file
@@ -156,6 +160,7 @@ class Operations {
   const Fd top_;
   const uint64_t export_id_;
   const Identity identity_;
+  const bool in_application_;
   Handles handles_;
   Rights rights_;
   FileTable table_;
@@ -170,6 +175,8 @@ class Operations {
   std::atomic<bool> some_direct_{false};  // so that exports without pay nothing for asking
   std::atomic<bool> direct_refused_{false};
   const DirectParts direct_;
+  const bool mapped_;
+  const MappedParts mapping_;
 };
 
 template <class Open>

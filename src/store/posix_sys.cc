@@ -1,9 +1,11 @@
 #include "store/posix_sys.h"
 
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -79,6 +81,22 @@ Result<FileStat> stat_of(int fd) {
   fill(s, result.attr);
   result.id = {makedev(s.stx_dev_major, s.stx_dev_minor), s.stx_ino, result.attr.btime};
   return result;
+}
+
+FsKind fs_kind(int fd) {
+  constexpr unsigned long kXfsMagic = 0x58465342;  // "XFSB"; <linux/magic.h> lacks it
+  struct statfs fs;
+  if (::fstatfs(fd, &fs)) return {.local = false, .fuse = true};
+  switch (static_cast<unsigned long>(fs.f_type)) {
+    case EXT4_SUPER_MAGIC:
+    case BTRFS_SUPER_MAGIC:
+    case TMPFS_MAGIC:
+    case kXfsMagic:
+      return {.local = true, .fuse = false};
+    case FUSE_SUPER_MAGIC:
+      return {.local = false, .fuse = true};
+  }
+  return {};
 }
 
 Result<Fd> open_beneath(int directory, const std::string& path, int flags, uint32_t mode) {

@@ -58,6 +58,14 @@ struct FileStat {
 // Attributes of what an O_PATH (or other) descriptor names: one system call.
 Result<FileStat> stat_of(int fd);
 
+// What kind of file system a descriptor is on, as far as it matters.
+struct FsKind {
+  bool local =
+      false;          // of this machine: its calls end in microseconds or at least in a disk's time
+  bool fuse = false;  // or not known: its kernel handles die with the mount
+};
+FsKind fs_kind(int fd);
+
 // How paths are resolved, always: below the directory, through no symbolic link, into no other
 // mount (whose files our handles could not name). EXDEV for what leaves, ELOOP for a link on the
 // way. Repeats when the kernel saw a rename race.

@@ -23,13 +23,14 @@ std::string name_of(const InodeId& id) {
 
 }  // namespace
 
-UnlinkedFiles::UnlinkedFiles(int top, const Identity& identity, Duration grace,
+UnlinkedFiles::UnlinkedFiles(int top, const Identity& identity, std::optional<Duration> grace,
                              Callback<bool(const InodeId&)> in_use)
     : top_(top), identity_(identity), in_use_(std::move(in_use)) {
+  if (!grace) return;
   identity_.become_server();
   if (!open_folder(false)) return;
   find_leftovers();
-  if (!leftovers_.empty()) cleaner_ = std::thread([this, grace] { wait_and_clean(grace); });
+  if (!leftovers_.empty()) cleaner_ = std::thread([this, grace] { wait_and_clean(*grace); });
 }
 
 UnlinkedFiles::~UnlinkedFiles() {

@@ -16,6 +16,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_set>
 
@@ -27,8 +28,9 @@ namespace forebay::posix {
 
 class UnlinkedFiles {
  public:
+  // Without `grace`, what a former life left is left to others.
   // `in_use` says whether a file has open rights; called from a thread of this object.
-  UnlinkedFiles(int top, const Identity& identity, Duration grace,
+  UnlinkedFiles(int top, const Identity& identity, std::optional<Duration> grace,
                 Callback<bool(const InodeId&)> in_use);
   ~UnlinkedFiles();
 

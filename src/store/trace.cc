@@ -100,7 +100,7 @@ std::string format(Op op, const Result<Reply>& result, Duration took) {
 }
 
 TraceStore::TraceStore(std::unique_ptr<Store> inner, const Clock& clock, TraceSink sink)
-    : clock_(clock), sink_(std::move(sink)), inner_(std::move(inner)) {}
+    : Decorator(std::move(inner)), clock_(clock), sink_(std::move(sink)) {}
 
 struct TraceStore::Pending {
   const TraceStore* store;
@@ -119,7 +119,7 @@ struct TraceStore::Pending {
 void TraceStore::submit(Request&& request, Completion&& done) {
   auto pending = std::make_unique<Pending>(
       Pending{this, format(request), request.op, clock_.now(), std::move(done)});
-  inner_->submit(std::move(request), [p = std::move(pending)](Result<Reply>&& result) mutable {
+  inner().submit(std::move(request), [p = std::move(pending)](Result<Reply>&& result) mutable {
     p->complete(std::move(result));
   });
 }

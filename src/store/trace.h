@@ -14,31 +14,22 @@
 #include <string_view>
 
 #include "core/clock.h"
-#include "store/store.h"
+#include "store/decorator.h"
 
 namespace forebay {
 
 using TraceSink = std::function<void(std::string_view line)>;
 
-class TraceStore final : public Store {
+class TraceStore final : public Decorator {
  public:
   TraceStore(std::unique_ptr<Store> inner, const Clock& clock, TraceSink sink);
+  ~TraceStore() override { end_inner(); }
   void submit(Request&& request, Completion&& done) override;
-  Result<Handle> root() override { return inner_->root(); }
-  Result<void> admits(const Request& request) override { return inner_->admits(request); }
-  std::string_view identity(const Handle& handle) const override {
-    return inner_->identity(handle);
-  }
-  unsigned concurrency() const override { return inner_->concurrency(); }
-  std::shared_ptr<const void> prepare(std::span<std::byte> memory, uint64_t piece) override {
-    return inner_->prepare(memory, piece);
-  }
 
  private:
   struct Pending;
   const Clock& clock_;
   const TraceSink sink_;
-  const std::unique_ptr<Store> inner_;  // last: its destructor waits for completions, which use us
 };
 
 // The parts of a line, before and after the arrow.

@@ -6,7 +6,9 @@
 #include <random>
 #include <thread>
 
+#include "capi/store.h"
 #include "rig.h"
+#include "store/decorator.h"
 
 namespace forebay {
 namespace {
@@ -177,6 +179,56 @@ TEST_F(CapiRequests, WaitAnyUnderLoad) {
   ASSERT_OK(fb_fstat(file, &attr));
   EXPECT_EQ(attr.size, 1'500'000u);
   EXPECT_OK(fb_close(file));
+}
+
+// Answers a write to whoever waits for it, who is then slow to leave.
+class Lingering final : public Decorator {
+ public:
+  explicit Lingering(std::atomic<bool>& gone)
+      : Decorator(std::make_unique<MemoryStore>()), gone_(gone) {}
+  ~Lingering() override {
+    EXPECT_FALSE(inside_);
+    end_inner();
+    gone_ = true;
+  }
+  void submit(Request&& request, Completion&& done) override {
+    if (request.op != Op::write) return inner().submit(std::move(request), std::move(done));
+    request_ = std::move(request);
+    done_ = std::move(done);
+  }
+  void help(Callback<bool()> enough, bool) override {
+    inside_ = true;
+    inner().submit(std::move(request_), std::move(done_));
+    EXPECT_TRUE(enough());
+    answered.release();
+    std::this_thread::sleep_for(50ms);
+    inside_ = false;
+  }
+
+  std::binary_semaphore answered{0};
+
+ private:
+  Request request_;
+  Completion done_;
+  std::atomic<bool> inside_{false};
+  std::atomic<bool>& gone_;
+};
+
+TEST(CapiDisconnect, WaitsForThreadsThatHelp) {
+  std::atomic<bool> gone{false};
+  auto lingering = std::make_unique<Lingering>(gone);
+  std::binary_semaphore& answered = lingering->answered;
+  auto* const store = new fb_store(std::move(lingering), this_process_caller());
+  fb_file* file = nullptr;
+  ASSERT_OK(fb_open(store, "/f", O_CREAT | O_RDWR, 0644, nullptr, &file));
+  fb_request* request = nullptr;
+  ASSERT_OK(fb_ipwrite(file, "x", 1, 0, &request));
+  std::thread waiter([&] { EXPECT_EQ(fb_wait(&request), 1); });
+  answered.acquire();
+  EXPECT_OK(fb_close(file));
+  EXPECT_OK(fb_disconnect(store));
+  EXPECT_TRUE(gone);
+  waiter.join();
 }
 
 TEST_F(CapiRequests, CancelGivesUpWhatHasNotBegun) {

@@ -221,7 +221,9 @@ std::vector<Case> access_cases() {
       {"others_and_the_sticky_bit", others, others_and_the_sticky_bit},
       {"others_and_set_group_folders", others, others_and_set_group_folders},
       {"others_do_not_change_what_is_not_theirs", others, others_do_not_change_what_is_not_theirs},
-      {"writing_clears_set_id_bits", {Feature::attributes}, writing_clears_set_id_bits}};
+      {"writing_clears_set_id_bits",
+       {Feature::attributes, Feature::set_id},
+       writing_clears_set_id_bits}};
 }
 
 }  // namespace forebay::conformance

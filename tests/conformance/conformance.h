@@ -34,6 +34,7 @@ enum class Feature {
   any_link,    // a handle is good while any hard link of its file is left
   fallocate,   // punching holes and zeroing ranges
   threads,     // several threads call at once
+  set_id,      // a write clears set-id bits, whoever writes
 };
 
 // One store, alive. The destructor leaves nothing behind.

@@ -71,8 +71,16 @@ std::vector<Subject> posix_subjects() {
   Subject by_ring = subject("posix_direct", direct);
   Subject by_threads = subject("posix_direct_threads", direct_threads);
   by_ring.every_call = by_threads.every_call = 8;
-  return {subject("posix", {}),    by_path, by_pool, under_scheduler(by_pool), by_ring, by_threads,
-          under_scheduler(by_ring)};
+  PosixOptions application;
+  application.in_application = application.mapped = true;
+  Subject in_application = subject("posix_application", application);
+  in_application.lacks[Feature::any_link] = by_path.lacks[Feature::any_link];
+  in_application.lacks[Feature::others] = "it acts for its own process only";
+  in_application.lacks[Feature::set_id] = "its process may have the capability to keep them";
+  in_application.every_call = 8;
+  return {subject("posix", {}),     by_path,       by_pool,
+          under_scheduler(by_pool), by_ring,       by_threads,
+          under_scheduler(by_ring), in_application};
 }
 
 }  // namespace forebay::conformance

@@ -1,6 +1,6 @@
 /* A preload for MPICH with more ranks than cores. MPICH polls without ever giving the core away, so
- * that a rank waits out another's whole time slice; here the poll yields once it has found nothing a
- * few times. For tests and benchmarks, of us and of others alike. */
+ * that a rank waits out another's whole time slice; here the poll yields once it has found nothing
+ * a few times. For tests and benchmarks, of us and of others alike. */
 #include <dlfcn.h>
 #include <sched.h>
 #include <stddef.h>

@@ -8,8 +8,9 @@
  *
  * Memory is one block that is there many times over, by a datatype that repeats it in place and,
  * for the calls with long counts, by mapping it again and again; so 5 GiB cost a MiB. What was
- * written is looked at by pread, and what is read ends in the block. Rank 0 has the data, the
- * others take part. */
+ * written is looked at by pread, and what is read ends in the block. Of the file only what is
+ * looked at is kept: a thread makes holes of the rest all the time, which on a tmpfs frees memory
+ * at once. Rank 0 has the data, the others take part. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <pthread.h>

@@ -43,14 +43,14 @@ Bytes Buffer::packed() const {
   return out;
 }
 
-std::optional<std::string> Buffer::difference(const Bytes& data) const {
+std::optional<std::string> Buffer::difference(const Bytes& data, bool zeros) const {
   Bytes got = packed();
   for (size_t i = 0; i < data.size(); ++i) {
-    if (got[i] == data[i]) continue;
+    if (same(data[i], got[i], zeros)) continue;
     return "byte " + std::to_string(i) + " of the data: expected " + std::to_string(data[i]) +
            ", got " + std::to_string(got[i]);
   }
-  Bytes expected = image(data, got);
+  Bytes expected = image(got, {});
   for (size_t i = 0; i < expected.size(); ++i) {
     if (expected[i] == bytes_[i]) continue;
     return "memory at " + std::to_string(static_cast<int64_t>(i) - margin + low_) +

@@ -16,9 +16,9 @@ class Buffer {
   void* address() { return bytes_.data() + margin - low_; }
   // What lies where the memory type points, in its order.
   Bytes packed() const;
-  // Where the memory differs from what the call must leave; `valid` bytes of the data count, the
-  // rest of what a short read was to fill may be anything.
-  std::optional<std::string> difference(const Bytes& data) const;
+  // Where the memory differs from what the call must leave. If the data are short, the rest of what
+  // the call was to fill may be anything.
+  std::optional<std::string> difference(const Bytes& data, bool zeros) const;
 
  private:
   static constexpr int64_t margin = 64;

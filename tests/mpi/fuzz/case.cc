@@ -45,7 +45,7 @@ std::string difference(const Bytes& expected, const Bytes& got, bool zeros) {
     return "the file has " + std::to_string(got.size()) + " bytes, expected " +
            std::to_string(expected.size());
   for (size_t i = 0; i < got.size(); ++i)
-    if (expected[i] != got[i] && (zeros || expected[i] != 0))
+    if (!same(expected[i], got[i], zeros))
       return "the file at " + std::to_string(i) + ": expected " + std::to_string(expected[i]) +
              ", got " + std::to_string(got[i]);
   return "";
@@ -121,7 +121,7 @@ class Case {
     if (rank_ == 0 && !content) runner_.fail("the file is not there");
     if (const Step* race = race_of(session)) resolve(*race, content.value_or(Bytes()));
     if (rank_ != 0 || !failure().empty()) return;
-    std::string d = difference(planner_.model().bytes(), *content, options_.with("zeros"));
+    std::string d = difference(planner_.model().bytes(), *content, options_.zeros);
     if (!d.empty()) runner_.fail(d);
   }
 
@@ -148,10 +148,10 @@ class Case {
 
   std::optional<Order> order_of(const Step& race, const Bytes& content) {
     if (race.verb == Verb::race_atomic)
-      return order_of_atomic(race, planner_.model(), content, runner_.race_reads());
+      return order_of_atomic(race, planner_.model(), content, runner_.race_reads(), options_.zeros);
     FileModel file;
     file.write({{0, static_cast<int64_t>(content.size())}}, content);
-    return order_of_records(race, file, runner_.race_reads());
+    return order_of_records(race, file, runner_.race_reads(), options_.zeros);
   }
 
   const Options& options_;

@@ -27,6 +27,12 @@ int64_t end_of(const Spans& spans) {
   return end;
 }
 
+bool same(const Bytes& expected, const Bytes& got, bool zeros) {
+  return expected.size() == got.size() &&
+         std::equal(expected.begin(), expected.end(), got.begin(),
+                    [&](unsigned char e, unsigned char g) { return same(e, g, zeros); });
+}
+
 Spans View::spans(int64_t stream, int64_t length) const {
   Spans out;
   if (length == 0) return out;
@@ -45,6 +51,7 @@ Spans View::spans(int64_t stream, int64_t length) const {
 }
 
 int64_t View::etypes_before(int64_t size) const {
+  if (size < disp) return -1;
   int64_t bytes = 0;
   if (filetype->dense()) {
     bytes = std::max<int64_t>(0, size - disp - filetype->pieces[0].at);
@@ -74,11 +81,12 @@ Bytes FileModel::read(const Spans& spans) const {
   return out;
 }
 
-Conflicts::Conflicts(int64_t limit, int ranks)
+Conflicts::Conflicts(int64_t limit, int ranks, bool overlapping_reads)
     : writer_(static_cast<size_t>(limit), -1),
       readers_(static_cast<size_t>(limit), 0),
       extends_(static_cast<size_t>(ranks)),
-      reads_beyond_(static_cast<size_t>(ranks)) {}
+      reads_beyond_(static_cast<size_t>(ranks)),
+      overlapping_reads_(overlapping_reads) {}
 
 void Conflicts::fence(int64_t file_size) {
   std::fill(writer_.begin(), writer_.end(), -1);
@@ -102,7 +110,7 @@ bool Conflicts::allows(int rank, bool write, const Spans& spans) const {
     for (int64_t i = s.at; i < s.at + s.length; ++i) {
       size_t at = static_cast<size_t>(i);
       if (writer_[at] >= 0 && writer_[at] != rank) return false;
-      if (write && (readers_[at] & ~(1u << rank))) return false;
+      if ((write || !overlapping_reads_) && (readers_[at] & ~(1u << rank))) return false;
     }
   }
   const std::vector<bool>& others = write ? reads_beyond_ : extends_;
@@ -128,7 +136,7 @@ void Conflicts::add(int rank, bool write, const Spans& spans, int pending_id) {
       else
         readers_[static_cast<size_t>(i)] |= static_cast<uint16_t>(1u << rank);
     }
-  if (pending_id >= 0) pending_.push_back({pending_id, rank, write, spans});
+  if (pending_id != 0) pending_.push_back({pending_id, rank, write, spans});
 }
 
 void Conflicts::complete(int pending_id) {

@@ -25,9 +25,17 @@ struct View {
 
   // The bytes of the file behind `length` bytes of the view's stream, in the stream's order.
   Spans spans(int64_t stream, int64_t length) const;
-  // How many etypes lie before `size`; -1 if one is cut there.
+  // How many etypes lie before `size`; -1 if one is cut there, or if the
+  // file ends before the view begins.
   int64_t etypes_before(int64_t size) const;
 };
+
+// Whether `got` is what the oracle expects. What was never written is undefined in MPI; the oracle
+// has zeros there and writes none, and unless `zeros` are asked for any byte will do.
+bool same(const Bytes& expected, const Bytes& got, bool zeros);
+inline bool same(unsigned char expected, unsigned char got, bool zeros) {
+  return expected == got || (expected == 0 && !zeros);
+}
 
 class FileModel {
  public:
@@ -47,10 +55,12 @@ class FileModel {
 // alone is in order with itself, except with operations of its own that are still pending.
 class Conflicts {
  public:
-  Conflicts(int64_t limit, int ranks);
+  // overlapping_reads: two ranks may read the same byte.
+  Conflicts(int64_t limit, int ranks, bool overlapping_reads);
   void fence(int64_t file_size);
 
   bool allows(int rank, bool write, const Spans& spans) const;
+  // pending_id: 0 if it is over.
   void add(int rank, bool write, const Spans& spans, int pending_id);
   void complete(int pending_id);
 
@@ -76,6 +86,7 @@ class Conflicts {
   std::vector<bool> extends_, reads_beyond_;
   std::vector<Pending> pending_;
   int64_t fence_size_ = 0;
+  const bool overlapping_reads_;
 };
 
 }  // namespace fuzz

@@ -9,13 +9,37 @@
 namespace fuzz {
 namespace {
 
-const std::set<std::string> features = {
-    "eof",           "zeros",       "collective",  "nonblocking", "icollective",
-    "split",         "shared",      "ordered",     "atomic",      "race-shared",
-    "race-atomic",   "append",      "wronly",      "seek-end",    "preallocate",
-    "set-size",      "hints",       "holey-etype", "byte-offset", "split-ordered",
-    "nested-memory", "nested-view", "waitsome",    "ishared",     "get-status",
-    "partial-count", "lb"};
+const std::set<std::string> features = {"append",
+                                        "atomic",
+                                        "byte-offset",
+                                        "collective",
+                                        "eof",
+                                        "get-status",
+                                        "get-elements",
+                                        "hints",
+                                        "holey-etype",
+                                        "icollective",
+                                        "ishared",
+                                        "lb",
+                                        "nested-memory",
+                                        "nested-view",
+                                        "nonblocking",
+                                        "ordered",
+                                        "overlapping-reads",
+                                        "own-collective",
+                                        "partial-count",
+                                        "preallocate",
+                                        "race-atomic",
+                                        "race-shared",
+                                        "seek-end",
+                                        "set-size",
+                                        "shared",
+                                        "split",
+                                        "split-ordered",
+                                        "waitsome",
+                                        "wronly",
+                                        "zero-blocks",
+                                        "zero-count"};
 
 int64_t number(const std::string& text) {
   char* end = nullptr;
@@ -36,6 +60,7 @@ void drop_features(Options& options, const std::string& names) {
 
 std::string Options::replay() const {
   std::string s;
+  if (zeros) s += " --zeros";
   if (!only.empty()) s += " --only " + only;
   for (const std::string& f : without) s += " --without " + f;
   return s;
@@ -67,6 +92,8 @@ Options parse_options(int argc, char** argv) {
       drop_features(o, value());
     else if (name == "--timeout")
       o.timeout = static_cast<int>(number(value()));
+    else if (name == "--zeros")
+      o.zeros = true;
     else if (name == "--verbose")
       o.verbose = true;
     else if (name == "--keep-going")
@@ -93,6 +120,7 @@ const char* usage() {
          "mixed\n"
          "  --without F    leave a feature out (may be repeated, or a list with commas; see "
          "README.md)\n"
+         "  --zeros        what was never written must read as zeros (MPI leaves it undefined)\n"
          "  --dir PATH     where the files go (default: here)\n"
          "  --timeout S    a case that takes longer has failed (default 60)\n"
          "  --keep-going   go on after a failed case\n"

@@ -16,7 +16,8 @@ struct Options {
   std::string only;    // a kind of case; empty: all in turn
   std::string dir = ".";
   std::set<std::string> without;
-  int timeout = 60;  // seconds for one case
+  int timeout = 60;    // seconds for one case
+  bool zeros = false;  // what was never written must read as zeros
   bool verbose = false;
   bool keep_going = false;
   bool help = false;

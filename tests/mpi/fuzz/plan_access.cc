@@ -43,7 +43,11 @@ void Planner::commit(const AccessPtr& a, int rank) {
   } else {
     a->data = model_.read(a->spans);
   }
-  conflicts_.add(rank, a->write, a->spans, a->how == How::blocking ? -1 : a->id);
+  // An MPI whose collective write may end for a rank before its data are there (a defect) does as
+  // if the call went on until the fence.
+  bool lingers = a->collective && a->write && !options_.with("own-collective");
+  int pending = lingers ? -a->id : a->how == How::blocking ? 0 : a->id;
+  conflicts_.add(rank, a->write, a->spans, pending);
   if (a->write) model_.write(a->spans, a->data);
   int64_t moved = a->bytes() / view.etype->size;
   if (a->where == Where::own) {

@@ -47,9 +47,9 @@ TypePtr Planner::random_filetype(const TypePtr& etype) {
   rules.file = true;
   rules.depth = options_.with("nested-view") ? 3 : 1;
   rules.max_extent = 3000;
-  TypePtr t = random_type(rng_, rules);
-  if (!options_.with("lb") && t->lb != 0) return etype;
-  return t;
+  rules.any_lb = options_.with("lb");
+  rules.empty_blocks = options_.with("zero-blocks");
+  return random_type(rng_, rules);
 }
 
 // A tile whose slots are dealt to the ranks: what all of them write at once is disjoint.
@@ -117,6 +117,8 @@ void Planner::random_memory(Access& a, const View& view) {
   };
   rules.gap = any ? 8 : basic->size;
   rules.depth = options_.with("nested-memory") ? 3 : 0;
+  rules.any_lb = options_.with("lb");
+  rules.empty_blocks = options_.with("zero-blocks");
   a.memory = random_type(rng_, rules);
   int64_t bytes = rng_.chance(10)   ? 0
                   : rng_.chance(70) ? rng_.between(1, 300)

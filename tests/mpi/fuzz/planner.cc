@@ -39,7 +39,7 @@ Planner::Planner(const Options& options, uint64_t seed, const Mix& mix, int rank
       rng_(seed),
       mix_(mix),
       ranks_(ranks),
-      conflicts_(file_limit, ranks),
+      conflicts_(file_limit, ranks, options.with("overlapping-reads")),
       views_(static_cast<size_t>(ranks)),
       own_(static_cast<size_t>(ranks)),
       pending_(static_cast<size_t>(ranks)),

@@ -7,8 +7,8 @@ namespace {
 
 class Records {
  public:
-  Records(const Step& step, const FileModel& file, const Reads& reads)
-      : step_(step), file_(file), reads_(reads), next_(step.turns.size(), 0) {}
+  Records(const Step& step, const FileModel& file, const Reads& reads, bool zeros)
+      : step_(step), file_(file), reads_(reads), zeros_(zeros), next_(step.turns.size(), 0) {}
 
   bool search(int64_t at) {
     bool any = false;
@@ -31,12 +31,13 @@ class Records {
  private:
   bool matches(const Access& a, int64_t at) const {
     Bytes there = file_.read(step_.turns[0].view.spans(at, a.bytes()));
-    return there == (a.write ? a.data : reads_.at(a.id));
+    return a.write ? there == a.data : same(there, reads_.at(a.id), zeros_);
   }
 
   const Step& step_;
   const FileModel& file_;
   const Reads& reads_;
+  const bool zeros_;
   std::vector<size_t> next_;
   Order order_;
 };
@@ -46,9 +47,9 @@ int64_t first_byte(const Step& step) {
 }
 
 bool reads_fit(const std::vector<AccessPtr>& readers, const Reads& reads, const FileModel& state,
-               std::vector<bool>& fit) {
+               bool zeros, std::vector<bool>& fit) {
   for (size_t i = 0; i < readers.size(); ++i)
-    if (state.read(readers[i]->spans) == reads.at(readers[i]->id)) fit[i] = true;
+    if (same(state.read(readers[i]->spans), reads.at(readers[i]->id), zeros)) fit[i] = true;
   return std::all_of(fit.begin(), fit.end(), [](bool b) { return b; });
 }
 
@@ -62,14 +63,15 @@ void place_in_order(const Step& step, const Order& order) {
   }
 }
 
-std::optional<Order> order_of_records(const Step& step, const FileModel& file, const Reads& reads) {
-  Records records(step, file, reads);
+std::optional<Order> order_of_records(const Step& step, const FileModel& file, const Reads& reads,
+                                      bool zeros) {
+  Records records(step, file, reads, zeros);
   if (!records.search(first_byte(step))) return std::nullopt;
   return records.take();
 }
 
 std::optional<Order> order_of_atomic(const Step& step, const FileModel& before, const Bytes& after,
-                                     const Reads& reads) {
+                                     const Reads& reads, bool zeros) {
   Order writers, readers;
   for (const Turn& turn : step.turns)
     for (const AccessPtr& a : turn.accesses) (a->write ? writers : readers).push_back(a);
@@ -78,12 +80,12 @@ std::optional<Order> order_of_atomic(const Step& step, const FileModel& before, 
   do {
     FileModel state = before;
     std::vector<bool> fit(readers.size());
-    bool all = reads_fit(readers, reads, state, fit);
+    bool all = reads_fit(readers, reads, state, zeros, fit);
     for (const AccessPtr& a : writers) {
       state.write(a->spans, a->data);
-      all = reads_fit(readers, reads, state, fit);
+      all = reads_fit(readers, reads, state, zeros, fit);
     }
-    if (all && state.bytes() == after) return writers;
+    if (all && same(state.bytes(), after, zeros)) return writers;
   } while (std::next_permutation(writers.begin(), writers.end(), by_id));
   return std::nullopt;
 }

@@ -17,11 +17,12 @@ void place_in_order(const Step& step, const Order& order);
 
 // race_shared: an order of the records such that the file holds (or gave) them so. `file` is what
 // the file holds after a race of writes, before and after a race of reads.
-std::optional<Order> order_of_records(const Step& step, const FileModel& file, const Reads& reads);
+std::optional<Order> order_of_records(const Step& step, const FileModel& file, const Reads& reads,
+                                      bool zeros);
 
 // race_atomic: an order of the writes that leads from `before` to `after` and that has, between two
 // of them, a place for each read.
 std::optional<Order> order_of_atomic(const Step& step, const FileModel& before, const Bytes& after,
-                                     const Reads& reads);
+                                     const Reads& reads, bool zeros);
 
 }  // namespace fuzz

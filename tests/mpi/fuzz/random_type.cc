@@ -20,7 +20,7 @@ TypePtr random_vector(Rng& rng, const TypeRules& rules, const TypePtr& t) {
   int length = static_cast<int>(rng.between(1, 3));
   int64_t stride = in_bytes ? round_up(length * t->extent(), rules.gap) + hole(rng, rules)
                             : length + rng.between(0, 3);
-  if (!rules.file && rng.chance(20)) stride = -stride;
+  if (!rules.file && rules.any_lb && rng.chance(20)) stride = -stride;
   return vector_of(static_cast<int>(rng.between(1, 5)), length, stride, in_bytes, t);
 }
 
@@ -32,10 +32,10 @@ TypePtr random_blocks(Rng& rng, const TypeRules& rules, const TypePtr& t) {
   std::vector<int> lengths(blocks);
   std::vector<int64_t> places(blocks);
   int each = static_cast<int>(rng.between(1, 3));
-  int64_t cursor = rng.chance(60) ? 0 : rng.between(rules.file ? 0 : -3, 3);
+  int64_t cursor = rng.chance(60) || !rules.any_lb ? 0 : rng.between(rules.file ? 0 : -3, 3);
   if (in_bytes) cursor *= rules.gap;
   for (size_t i = 0; i < blocks; ++i) {
-    lengths[i] = equal ? each : static_cast<int>(rng.between(0, 3));
+    lengths[i] = equal ? each : static_cast<int>(rng.between(rules.empty_blocks ? 0 : 1, 3));
     // Where a block begins is its lb; in bytes the lb is taken off again, so that nothing overlaps.
     if (in_bytes) {
       cursor = round_up(cursor, rules.gap);
@@ -88,7 +88,7 @@ TypePtr random_subarray(Rng& rng, const TypeRules& rules, const TypePtr& child) 
 }
 
 TypePtr random_resized(Rng& rng, const TypeRules& rules, const TypePtr& t) {
-  int64_t below = rules.file ? 0 : hole(rng, rules);
+  int64_t below = rules.file || !rules.any_lb ? 0 : hole(rng, rules);
   return resized(t->lb - below, round_up(t->extent() + below, rules.gap) + hole(rng, rules), t);
 }
 

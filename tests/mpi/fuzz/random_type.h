@@ -14,6 +14,9 @@ struct TypeRules {
   int64_t gap = 1;
   // A file type: displacements begin at 0 or above and only grow (MPI-4.0, 14.1.1).
   bool file = false;
+  // lb other than 0, that is displacements below or above it at the beginning.
+  bool any_lb = true;
+  bool empty_blocks = true;
   int depth = 2;
   int64_t max_extent = 4096;
 };

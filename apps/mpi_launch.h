@@ -1,0 +1,34 @@
+// What `forebay run` does to a command: which MPI it is for, and how a library is preloaded into
+// the program that it starts. Functions of their arguments, but for find_mpi(), which looks at
+// files.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+
+namespace forebay {
+
+enum class Mpi { mpich, openmpi };
+enum class Launcher { none, mpich, openmpi };  // whose mpiexec it is
+
+std::string_view name_of(Mpi mpi);
+
+// By the launcher that is the command's first word, links followed; by a program among its words
+// that needs an MPI library; nothing if neither tells.
+std::optional<Mpi> find_mpi(const std::vector<std::string>& command);
+Launcher launcher_of(const std::string& program);
+
+struct Prepared {
+  std::vector<std::string> command;
+  std::vector<std::string> environment;  // NAME=VALUE, to be added
+};
+// A launcher is told to set the variables for what it starts, and stays free of the library itself;
+// anything else is started with them.
+Prepared prepare(std::vector<std::string> command, Launcher launcher, const std::string& library,
+                 const std::vector<std::string>& variables, std::string_view preloaded_already);
+
+}  // namespace forebay

@@ -1,0 +1,159 @@
+// The store inside an application's process: it changes nothing of that process and leaves nothing.
+#include <linux/capability.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+
+#include "store/posix_testing.h"
+
+namespace forebay {
+namespace {
+
+PosixOptions in_application() {
+  PosixOptions options;
+  options.in_application = true;
+  return options;
+}
+
+size_t threads() {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
+    ++count;
+  return count;
+}
+
+// Who this thread is, and what it may do.
+std::vector<uint32_t> credentials() {
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct caps[2] = {};
+  FOREBAY_ASSERT(::syscall(SYS_capget, &header, caps) == 0);
+  std::vector<uint32_t> all = {caps[0].effective, caps[1].effective,
+                               static_cast<uint32_t>(::syscall(SYS_setfsuid, -1)),
+                               static_cast<uint32_t>(::syscall(SYS_setfsgid, -1))};
+  std::vector<gid_t> groups(static_cast<size_t>(::getgroups(0, nullptr)));
+  FOREBAY_ASSERT(::getgroups(static_cast<int>(groups.size()), groups.data()) >= 0);
+  all.insert(all.end(), groups.begin(), groups.end());
+  return all;
+}
+
+TEST(PosixInApplication, ChangesNothingOfTheProcess) {
+  const auto before = credentials();
+  const size_t running = threads();
+  PosixOptions options = in_application();
+  options.direct = true;  // whose ring has a thread
+  PosixRig rig(options);
+  EXPECT_EQ(threads(), running);
+  rig.through_submit = true;
+  auto file = rig.create("f");
+  ASSERT_TRUE(file) << file.error().message();
+  EXPECT_EQ(threads(), running);
+  rig.through_submit = false;
+  EXPECT_TRUE(rig.write(file->handle, file->right, 0, "abc"));
+  EXPECT_EQ(*rig.read(file->handle, file->right, 0, 9), "abc");
+  EXPECT_TRUE(rig.rename(rig.root, "f", rig.root, "g"));
+  EXPECT_TRUE(rig.close(file->handle, file->right));
+  EXPECT_EQ(threads(), running);
+  EXPECT_EQ(credentials(), before);
+  rig.through_submit = true;  // threads when there is work for them
+  auto again = rig.open(file->handle, Access::both);
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_TRUE(rig.write(file->handle, again->right, 0, "abc"));
+  EXPECT_GT(threads(), running);
+  EXPECT_EQ(credentials(), before);
+}
+
+TEST(PosixInApplication, ServesThisUserOnly) {
+  PosixRig rig(in_application());
+  rig.caller = caller_of(::geteuid() + 1, ::getegid());
+  EXPECT_EQ(code_of(rig.create("f")), EPERM);
+}
+
+TEST(PosixInApplication, TheUmaskHolds) {
+  PosixRig rig(in_application());
+  const mode_t before = ::umask(027);
+  EXPECT_EQ(rig.create("f", 0666)->attr.mode, 0640u);
+  EXPECT_EQ(rig.mkdir(rig.root, "d", 0777)->attr.mode, 0750u);
+  EXPECT_EQ(::umask(before), 027u);
+}
+
+TEST(PosixInApplication, AFileThatIsRemovedWhileOpenLeavesNothing) {
+  PosixRig rig(in_application());
+  auto file = rig.create("f");
+  auto other = rig.create("other");
+  ASSERT_TRUE(rig.write(file->handle, file->right, 0, "abc"));
+  ASSERT_TRUE(rig.remove(rig.root, "f"));
+  ASSERT_TRUE(rig.rename(rig.root, "other", rig.root, "new"));
+  EXPECT_EQ(*rig.read(file->handle, file->right, 0, 9), "abc");
+  EXPECT_EQ(rig.getattr(file->handle)->attr.links, 0u);
+  EXPECT_FALSE(std::filesystem::exists(rig.path(kOwnFolder)));
+  // Its rights still are what opens it.
+  auto second = rig.open(file->handle, Access::both);
+  ASSERT_TRUE(second) << second.error().message();
+  EXPECT_TRUE(rig.close(file->handle, file->right));
+  EXPECT_TRUE(rig.write(file->handle, second->right, 3, "def"));
+  EXPECT_EQ(*rig.read(file->handle, second->right, 0, 9), "abcdef");
+  EXPECT_TRUE(rig.close(file->handle, second->right));
+  EXPECT_EQ(code_of(rig.getattr(file->handle)), ESTALE);
+  EXPECT_TRUE(rig.close(other->handle, other->right));
+}
+
+TEST(PosixInApplication, ARemovedFileOutlivesACrowd) {
+  PosixOptions options = in_application();
+  options.descriptors = 16;
+  PosixRig rig(options);
+  auto file = rig.create("f");
+  ASSERT_TRUE(rig.write(file->handle, file->right, 0, "abc"));
+  const auto crowd = [&](const std::string& name) {
+    for (int i = 0; i < 40; ++i) ASSERT_TRUE(rig.create(name + std::to_string(i)));
+  };
+  crowd("before");
+  ASSERT_TRUE(rig.remove(rig.root, "f"));
+  crowd("after");
+  EXPECT_EQ(*rig.read(file->handle, file->right, 0, 9), "abc");
+  EXPECT_TRUE(rig.close(file->handle, file->right));
+  EXPECT_EQ(code_of(rig.getattr(file->handle)), ESTALE);
+}
+
+TEST(PosixInApplication, HandlesAndRightsAreOfOneStore) {
+  PosixRig rig(in_application());
+  auto file = rig.create("f");
+  Handle damaged = file->handle;
+  damaged.bytes[damaged.bytes.size() / 2] ^= 1;
+  EXPECT_EQ(code_of(rig.getattr(damaged)), EBADF);
+  Right wrong = file->right;
+  wrong.bytes[3] ^= 1;
+  EXPECT_EQ(code_of(rig.write(file->handle, wrong, 0, "x")), EBADF);
+  rig.restart();
+  EXPECT_EQ(code_of(rig.getattr(file->handle)), EBADF);
+}
+
+TEST(PosixInApplication, ADirectoryThatCanOnlyBeSearched) {
+  if (::geteuid() != 0) GTEST_SKIP() << "another user is needed, to whom the directory is closed";
+  TempDir temp;
+  ASSERT_EQ(::chmod(temp.path().c_str(), 0711), 0);
+  put_file(temp / "f", "text");
+  ASSERT_EQ(::chmod((temp / "f").c_str(), 0666), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setgid(61001) || ::setuid(61001)) ::_exit(1);
+    PosixOptions options = in_application();
+    options.directory = temp.path();
+    CounterSet counters;
+    auto store = PosixStore::open(options, counters);
+    if (!store) ::_exit(2);
+    auto file = (*store)->call({.op = Op::create,
+                                .caller = this_process_caller(),
+                                .handle = *(*store)->root(),
+                                .name = "f",
+                                .access = Access::both,
+                                .mode = 0644});
+    ::_exit(file && file->attr.size == 4 ? 0 : 3);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace forebay

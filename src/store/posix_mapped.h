@@ -1,0 +1,43 @@
+// List I/O with many small pieces through a shared mapping of the file: a piece costs a copy
+// instead of a system call, and processes that write one file at the same time do not wait for each
+// other's inode lock. A page costs a fault the first time that it is touched, so pieces should be
+// small and near each other; whatever is not goes by posix_io.h, and so does the rest of a list
+// when a page cannot be had. So both give the same bytes, counts and errors.
+//
+// Writes: the file ends where pwrite would have left it. A list that ends beyond the end of file
+// has its blocks allocated first, without a change of size, then the size grows to its last byte in
+// one step that never makes it smaller. Inside the file a hole gets its block by the fault, as by
+// pwrite: on a full disk that faults (posix_sigbus.h), and pwrite then says ENOSPC and how far it
+// came. Modification times are the kernel's, which takes them when a page is first touched: within
+// the request. Set-id bits are not cleared, so this is for processes that write their own files.
+//
+// A file that was cut short meanwhile, and a device that fails, are met likewise.
+// Blocking; any thread. Memory: 128 KiB for the pieces, 64 MiB of address space.
+#pragma once
+
+#include "core/counters.h"
+#include "core/extents.h"
+#include "core/memory.h"
+
+namespace forebay::posix {
+
+struct MappedParts {
+  uint64_t most_written;  // pieces larger than this on average go by system calls
+  Counter& calls;         // that move bytes
+  Counter& mapped;        // steps that went through a mapping
+  Counter& faults;        // such steps that a fault ended
+
+  // The same for either way: reads do not wait for each other, so they gain with small pieces only.
+  uint64_t most_piece(bool write) const;
+};
+
+// Is the list such that mapping pays, by its numbers?
+bool worth_mapping(const Extents& file, uint64_t most_piece);
+
+// As read_list() and write_list() (posix_io.h). The descriptor of a write must allow reading too.
+Result<uint64_t> read_mapped(int fd, const Extents& file, const Memory& memory,
+                             const MappedParts& parts);
+Result<uint64_t> write_mapped(int fd, const Extents& file, const Memory& memory,
+                              const MappedParts& parts);
+
+}  // namespace forebay::posix

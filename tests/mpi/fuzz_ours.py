@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""mpiio_fuzz on Forebay's MPI-IO: local, or through a server of its own.
+
+    fuzz_ours.py BUILD MPI RANKS CASES [--served] [--without FEATURES]
+
+The seed is of the day, so that every day sees other cases; FOREBAY_SEED plays one again."""
+import argparse
+import os
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import launch
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("mpi")
+    parser.add_argument("ranks", type=int)
+    parser.add_argument("cases")
+    parser.add_argument("--served", action="store_true")
+    parser.add_argument("--seconds", default="100")
+    parser.add_argument("--without", help="features that the MPI itself has wrong")
+    options = parser.parse_args()
+    seed = os.environ.get("FOREBAY_SEED", str(int(time.time()) // 86400))
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="forebay-fuzz-") as scratch:
+        data = os.path.join(scratch, "data")
+        os.mkdir(data)
+        env, variables = launch.environment(), {}
+        forebay = os.path.join(options.build, "bin", "forebay")
+        run_dir = os.path.join(scratch, "run")
+        if options.served:
+            code, text = launch.run([forebay, "start", data, "--run-dir", run_dir], 30, env)
+            if code != 0:
+                sys.exit(f"cannot start a server: {text}")
+            variables["FOREBAY_CLIENT_SERVER"] = run_dir
+        try:
+            words = [os.path.join(options.build, "bin", f"mpiio_fuzz_{options.mpi}"), "--dir", data,
+                     "--seed", seed, "--cases", options.cases, "--zeros",
+                     "--seconds", options.seconds]
+            if options.without:
+                words += ["--without", options.without]
+            code, text = launch.run(
+                launch.command(options.mpi, options.ranks,
+                               launch.libraries(options.build, options.mpi, options.ranks), words,
+                               variables), int(options.seconds) + 80, env)
+        finally:
+            if options.served:
+                launch.run([forebay, "stop", "--run-dir", run_dir], 60, env)
+    print(text)
+    sys.exit(0 if code == 0 and "all as the oracle says" in text else 1)
+
+
+main()
