@@ -8,25 +8,19 @@ import sys
 import unittest
 import uuid
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../system"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "../../system")]
 from rig import BIN, ROOT, SOON, Case, Result, wait_for  # noqa: F401 (for the tests, too)
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-LIB = os.environ.get("FOREBAY_TEST_LIB", os.path.join(BIN, "../lib"))
-PROGRAMS = os.environ.get("FOREBAY_TEST_CLIENTS", os.path.join(BIN, "../tests/mpi/clients"))
+import launch
+
+BUILD = os.path.realpath(os.path.join(BIN, ".."))
+PROGRAMS = os.path.join(BUILD, "tests/mpi/clients")
 MPIS = ("mpich", "openmpi")
 
 
 def library(mpi):
-    return os.path.realpath(os.path.join(LIB, f"libforebay-{mpi}.so"))
-
-
-def launcher(mpi, ranks, preload):
-    if mpi == "openmpi":
-        return ["mpiexec.openmpi", "--oversubscribe", "-n", str(ranks), "-x", f"LD_PRELOAD={preload}"]
-    # MPICH polls without giving the core away.
-    patient = os.path.realpath(os.path.join(LIB, "libforebay-test-yield.so"))
-    return ["mpiexec.mpich", "-n", str(ranks), "-genv", "LD_PRELOAD", f"{patient}:{preload}"]
+    return launch.libraries(BUILD, mpi, 1)[0]
 
 
 class JobCase(Case):
@@ -68,7 +62,7 @@ class JobCase(Case):
     def begin_job(self, mpi, ranks, argv, before=()):
         name, value = self.mark.split("=")
         process = subprocess.Popen(
-            [*before, *launcher(mpi, ranks, library(mpi)), *argv],
+            [*before, *launch.command(mpi, ranks, launch.libraries(BUILD, mpi, ranks), argv)],
             env={**self.env, name: value}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, cwd=self.temp)
         self.running.append(process)

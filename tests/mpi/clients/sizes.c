@@ -1,19 +1,19 @@
 /* Data calls of sizes around and beyond 2^31 bytes, and offsets beyond 2^40:
  *   sizes FILE short      every call at every size; a read meets the end of the file, a write the
  *                         process's limit of file sizes, after a few MiB, which are counted exactly
- *   sizes FILE full       some calls, and all bytes; and far away
+ *   sizes FILE full       some calls, and all bytes
+ *   sizes FILE far        a few bytes beyond 2^40
  *   sizes FILE every      every call at every size, and all bytes: many minutes, by hand
- *   sizes FILE forgotten  as "full", on a server that forgets: counts only
+ *   sizes FILE forgotten  the plain calls, on a server that forgets: counts only
  *
  * Memory is one block that is there many times over, by a datatype that repeats it in place and,
  * for the calls with long counts, by mapping it again and again; so 5 GiB cost a MiB. What was
- * written is looked at by pread, and what is read ends in the block. Rank 0 has the data, the
- * others take part. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+ * written is looked at by pread, and what is read ends in the block. Of the file only what is
+ * looked at is kept: a thread makes holes of the rest all the time, which on a tmpfs frees memory
+ * at once. Rank 0 has the data, the others take part. */
 #include <fcntl.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@
 #define GIB ((int64_t)1 << 30)
 enum { kBlock = 1 << 20 };
 static const int64_t kSizes[] = {2 * GIB - 1, 2 * GIB, 2 * GIB + 1, 5 * GIB};
-enum { kFirstBeyond = 2 };
+enum { kFirstBeyond = 2, kGreatest = 3 };
 static const int64_t kShort = 4 * kBlock;
 
 static int rank;
@@ -155,16 +155,15 @@ static void describe_calls(void) {
   }
 }
 
-/* The plain ones move all bytes at every size; of the others, one of each way through the library
- * does at one. */
+/* The plain ones move all bytes at every size, or the greatest if nobody keeps them; a few others
+ * do at one. */
 static int wanted(const struct call* call, int size) {
-  static const char* const plain[] = {"write_at", "read_at"};
-  static const char* const others[] = {"iwrite_shared", "write_ordered_begin", "write_at_all_c",
-                                       "iread_all",     "read_ordered",        "iread_at_c"};
+  static const char* const others[] = {"write_ordered_begin", "iread_all", "iwrite_shared_c",
+                                       "read_at_all_c"};
   if (every || short_of_it) return 1;
-  for (int i = 0; i < 2; ++i)
-    if (strcmp(call->name, plain[i]) == 0) return 1;
-  for (int i = 0; i < 6; ++i)
+  if (forgotten && size != kGreatest) return 0;
+  if (strcmp(call->name, "write_at") == 0 || strcmp(call->name, "read_at") == 0) return 1;
+  for (int i = 0; i < 4; ++i)
     if (strcmp(call->name, others[i]) == 0) return size == kFirstBeyond;
   return 0;
 }
@@ -200,6 +199,25 @@ static void check_block(const char* name) {
 static void fill(int writes) {
   for (int64_t i = 0; i < kBlock; ++i) memory[i] = writes ? pattern(i) : 0;
 }
+
+/* ---- Holes ---- */
+
+static volatile int holes_wanted = 1;
+
+static void* make_holes(void* nothing) {
+  const int64_t kept[] = {0, GIB, 2 * GIB, 5 * GIB}, around = 2 * kBlock;
+  const int fd = open(path, O_WRONLY);
+  while (holes_wanted) {
+    for (int i = 0; i < 3; ++i)
+      fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kept[i] + around,
+                kept[i + 1] - kept[i] - 2 * around);
+    usleep(20000);
+  }
+  close(fd);
+  return nothing;
+}
+
+/* ---- Running ---- */
 
 static int class_of(int code) {
   int class_ = MPI_SUCCESS;
@@ -263,10 +281,19 @@ static void far_away(void) {
   }
 }
 
+static void all_sizes(void) {
+  pthread_t holes;
+  const int with_holes = rank == 0 && !forgotten && !short_of_it;
+  if (with_holes && pthread_create(&holes, NULL, make_holes, NULL) != 0) FAIL("pthread_create");
+  for (int size = 0; size < 4; ++size) all_calls(size);
+  holes_wanted = 0;
+  if (with_holes) pthread_join(holes, NULL);
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (argc != 3) FAIL("usage: sizes FILE short|full|every|forgotten");
+  if (argc != 3) FAIL("usage: sizes FILE short|full|far|every|forgotten");
   path = argv[1];
   every = strcmp(argv[2], "every") == 0;
   forgotten = strcmp(argv[2], "forgotten") == 0;
@@ -276,8 +303,10 @@ int main(int argc, char** argv) {
   if (short_of_it) limit_files();
   if (MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file))
     FAIL("open");
-  for (int size = 0; size < 4; ++size) all_calls(size);
-  if (!forgotten && !short_of_it) far_away();
+  if (strcmp(argv[2], "far") == 0)
+    far_away();
+  else
+    all_sizes();
   if (MPI_File_close(&file)) FAIL("close");
   MPI_Finalize();
   return 0;
