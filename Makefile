@@ -41,6 +41,7 @@ bench: build
 	@mkdir -p build/bench
 	@build/bin/forebay bench base --save build/bench/base.json
 	@build/bin/forebay bench forward --save build/bench/forward.json
+	@bench/mpi/compare --save build/bench/mpi.json
 	@tools/plot_bench build/bench/forward.json build/bench || :
 
 tidy: deps-tidy
