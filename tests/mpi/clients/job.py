@@ -30,7 +30,9 @@ class JobCase(Case):
         super().setUp()
         self.mark = "FOREBAY_TEST_JOB=" + uuid.uuid4().hex
         self.env.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-                        TMPDIR=self.temp, PYTHONDONTWRITEBYTECODE="1")
+                        TMPDIR=self.temp, PYTHONDONTWRITEBYTECODE="1",
+                        OMPI_MCA_mpi_yield_when_idle="1",
+                        OMPI_MCA_hwloc_base_binding_policy="none")
 
     def clean_up(self):
         self.end_job()
