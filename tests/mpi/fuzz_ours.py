@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """mpiio_fuzz on Forebay's MPI-IO: local, or through a server of its own.
 
-    fuzz_ours.py BUILD MPI RANKS CASES [--served] [--without FEATURES]
+    fuzz_ours.py BUILD MPI RANKS CASES [--served] [--apart] [--without FEATURES]
+
+--apart: every rank in a name space of processes of its own, which looks to us like another node
+(needs root, and an MPI that does not mind: Open MPI over TCP).
 
 The seed is of the day, so that every day sees other cases; FOREBAY_SEED plays one again."""
 import argparse
@@ -22,8 +25,12 @@ def main():
     parser.add_argument("cases")
     parser.add_argument("--served", action="store_true")
     parser.add_argument("--seconds", default="100")
+    parser.add_argument("--apart", action="store_true")
     parser.add_argument("--without", help="features that the MPI itself has wrong")
     options = parser.parse_args()
+    if options.apart and os.geteuid() != 0:
+        print("skipped: ranks are put apart by root only")
+        sys.exit(77)
     seed = os.environ.get("FOREBAY_SEED", str(int(time.time()) // 86400))
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="forebay-fuzz-") as scratch:
         data = os.path.join(scratch, "data")
@@ -40,6 +47,9 @@ def main():
             words = [os.path.join(options.build, "bin", f"mpiio_fuzz_{options.mpi}"), "--dir", data,
                      "--seed", seed, "--cases", options.cases, "--zeros",
                      "--seconds", options.seconds]
+            if options.apart:
+                env["OMPI_MCA_btl"] = "tcp,self"
+                words = ["unshare", "--pid", "--fork"] + words
             if options.without:
                 words += ["--without", options.without]
             code, text = launch.run(
