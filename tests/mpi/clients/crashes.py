@@ -66,13 +66,14 @@ class Abort(Crash):
     def test_kill(self):
         self.end_by("kill")
 
+    # A client that is lost may come back within the grace.
     def test_abort_served(self):
-        self.serve()
+        self.serve("--set", "server.grace=1s")
         self.end_by("abort")
         self.nobody_is_connected()
 
     def test_kill_served(self):
-        self.serve()
+        self.serve("--set", "server.grace=1s")
         self.end_by("kill")
         self.nobody_is_connected()
 
