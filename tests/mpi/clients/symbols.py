@@ -35,6 +35,7 @@ NOTES = [
 BESIDE = {
     r"P?MPI_(Wait|Test)(all|any|some)?": "completes our requests, then calls the MPI's own",
     r"P?MPI_Request_(free|get_status)": "looks after our requests, then calls the MPI's own",
+    r"P?MPI_Error_string": "adds what was wrong to the text of an error of a file",
     r"P?MPI_Errhandler_free": "keeps a handler that files still use, then calls the MPI's own",
     r"(?i)p?mpi_file_create_errhandler_*": "Fortran's name of MPI_File_create_errhandler",
     r"ompi_file_create_errhandler_f": "what Open MPI's mpi_f08 calls instead",
