@@ -37,6 +37,7 @@ BESIDE = {
     r"P?MPI_Request_(free|get_status)": "looks after our requests, then calls the MPI's own",
     r"P?MPI_Error_string": "adds what was wrong to the text of an error of a file",
     r"P?MPI_Errhandler_free": "keeps a handler that files still use, then calls the MPI's own",
+    r"P?MPI_Error_string": "calls the MPI's own, and adds what was wrong in the call that failed",
     r"(?i)p?mpi_file_create_errhandler_*": "Fortran's name of MPI_File_create_errhandler",
     r"ompi_file_create_errhandler_f": "what Open MPI's mpi_f08 calls instead",
 }
