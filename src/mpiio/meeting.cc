@@ -15,12 +15,17 @@ namespace forebay::mpiio {
 namespace {
 
 // The machine, since it was started, and the name space that its processes' numbers are of.
-std::string this_node() {
+std::string read_node() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   char space[64] = {};
   (void)!::readlink("/proc/self/ns/pid", space, sizeof space - 1);
   return boot + space;
+}
+
+const std::string& this_node() {
+  static const std::string node = read_node();  // a process stays where it is
+  return node;
 }
 
 Error failed(const char* what) {

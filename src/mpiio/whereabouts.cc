@@ -1,6 +1,7 @@
 #include "mpiio/whereabouts.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -77,8 +78,11 @@ Result<Places::Served> Places::serve() {
 }
 
 Result<std::shared_ptr<Store>> Places::local(const std::string& folder) {
+  struct stat now = {};
+  (void)::stat(folder.c_str(), &now);  // what is wrong with it, the store says
   auto& known = locals_[folder];
-  if (auto store = known.lock()) return store;
+  auto store = known.store.lock();
+  if (store && known.device == now.st_dev && known.inode == now.st_ino) return recent_ = store;
   PosixOptions options;
   options.directory = folder;
   options.in_application = true;
@@ -86,9 +90,9 @@ Result<std::shared_ptr<Store>> Places::local(const std::string& folder) {
   options.mapped_piece = 4096;  // ranks write one file at the same time
   auto made = PosixStore::open(options, around_.counters);
   if (!made) return made.error();
-  std::shared_ptr<Store> store = std::move(*made);
-  known = store;
-  std::erase_if(locals_, [](const auto& one) { return one.second.expired(); });
+  recent_ = store = std::move(*made);
+  known = {store, now.st_dev, now.st_ino};
+  std::erase_if(locals_, [](const auto& one) { return one.second.store.expired(); });
   return store;
 }
 

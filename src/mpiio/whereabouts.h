@@ -45,7 +45,12 @@ class Places {
   std::optional<Config> config_;
   std::optional<Served> served_;
   Surroundings around_;
-  std::map<std::string, std::weak_ptr<Store>> locals_;
+  struct Local {
+    std::weak_ptr<Store> store;
+    uint64_t device = 0, inode = 0;  // of the folder: another one may have its name by now
+  };
+  std::map<std::string, Local> locals_;
+  std::shared_ptr<Store> recent_;  // kept: programs open one file after the other in a folder
 };
 
 // The name without a prefix such as "ufs:".

@@ -5,17 +5,26 @@
 
 #include <cerrno>
 #include <climits>
+#include <vector>
+
+#include "core/rows.h"
 
 namespace forebay::posix {
 
 namespace {
 
+struct Way {
+  bool write;
+  uint64_t block;
+};
+
 // Memory for one run of the file.
+template <size_t most>
 struct Batch {
   Offset at;
   Length length;
   size_t count = 0;
-  iovec pieces[IOV_MAX];
+  iovec pieces[most];
 
   // Forgets the first n bytes, which have been moved.
   void consume(size_t& first, uint64_t n) {
@@ -29,7 +38,8 @@ struct Batch {
 };
 
 // Fills a batch with memory for the file's range [at, at + length), as far as it has room.
-void gather(const Memory& memory, ExtentCursor& cursor, Offset at, Length length, Batch& batch) {
+void gather(const Memory& memory, ExtentCursor& cursor, Offset at, Length length,
+            Batch<IOV_MAX>& batch) {
   batch.at = at;
   batch.length = Length(0);
   batch.count = 0;
@@ -42,8 +52,8 @@ void gather(const Memory& memory, ExtentCursor& cursor, Offset at, Length length
 
 // Moves a batch by repeated calls of `call(iovec*, count, offset)`. Returns the bytes moved; fewer
 // than the batch only if a call moved none, or a count that is no multiple of `block`.
-template <class Call>
-Result<uint64_t> move_all(Batch& batch, uint64_t block, Call&& call) {
+template <size_t most, class Call>
+Result<uint64_t> move_all(Batch<most>& batch, uint64_t block, Call&& call) {
   uint64_t moved = 0;
   for (size_t first = 0; batch.length;) {
     const ssize_t n = call(batch.pieces + first, static_cast<int>(batch.count - first),
@@ -58,17 +68,46 @@ Result<uint64_t> move_all(Batch& batch, uint64_t block, Call&& call) {
   return moved;
 }
 
+// Memory in pieces so small that copying them costs less than telling the kernel of each.
+bool is_crumbs(const Extents& shape) {
+  constexpr uint64_t kCrumb = 512, kFew = 8;
+  return shape.pieces() > kFew && shape.total().value / shape.pieces() < kCrumb;
+}
+
+// As move_list(), by way of a buffer.
 template <class Call>
-Result<uint64_t> move_list(const Extents& file, const Memory& memory, uint64_t block, Call&& call) {
+Result<uint64_t> move_crumbs(const Extents& file, const Memory& memory, Way way, Call&& call) {
+  constexpr uint64_t kStage = 256_KiB;
   ExtentCursor places(file), cursor(memory.shape);
-  Batch batch;
+  std::vector<std::byte> stage(std::min(kStage, file.total().value));
+  uint64_t total = 0;
+  while (!places.done()) {
+    const Extent run = places.take(Length(kStage));
+    const std::span<std::byte> bytes(stage.data(), run.length.value);
+    if (way.write) copy_out(memory, cursor, bytes);
+    Batch<1> batch{run.offset, run.length, 1, {{bytes.data(), bytes.size()}}};
+    Result<uint64_t> moved = move_all(batch, way.block, call);
+    const uint64_t now = moved ? *moved : moved.error().done();
+    if (!way.write) copy_in(bytes.first(now), memory, cursor);
+    total += now;
+    if (!moved) return std::move(moved).error().with_done(total);
+    if (now < run.length.value) break;
+  }
+  return total;
+}
+
+template <class Call>
+Result<uint64_t> move_list(const Extents& file, const Memory& memory, Way way, Call&& call) {
+  if (is_crumbs(memory.shape)) return move_crumbs(file, memory, way, call);
+  ExtentCursor places(file), cursor(memory.shape);
+  Batch<IOV_MAX> batch;
   uint64_t total = 0;
   while (!places.done()) {
     Extent run = places.take(Length(kMostBytes));
     while (!run.empty()) {
       gather(memory, cursor, run.offset, run.length, batch);
       const Length wanted = batch.length;
-      Result<uint64_t> moved = move_all(batch, block, call);
+      Result<uint64_t> moved = move_all(batch, way.block, call);
       if (!moved) {
         const uint64_t done = total + moved.error().done();
         return std::move(moved).error().with_done(done);
@@ -86,7 +125,7 @@ Result<uint64_t> move_list(const Extents& file, const Memory& memory, uint64_t b
 Result<uint64_t> read_list(int fd, const Extents& file, const Memory& memory, Counter& calls,
                            IoLimits limits) {
   const int flags = limits.nowait ? RWF_NOWAIT : 0;
-  return move_list(file, memory, limits.block, [&](iovec* pieces, int count, off_t at) {
+  return move_list(file, memory, {false, limits.block}, [&](iovec* pieces, int count, off_t at) {
     calls.add();
     if (flags) return ::preadv2(fd, pieces, count, at, flags);
     return count == 1 ? ::pread(fd, pieces->iov_base, pieces->iov_len, at)
@@ -95,11 +134,12 @@ Result<uint64_t> read_list(int fd, const Extents& file, const Memory& memory, Co
 }
 
 Result<uint64_t> write_list(int fd, const Extents& file, const Memory& memory, Counter& calls) {
-  Result<uint64_t> moved = move_list(file, memory, 1, [&](iovec* pieces, int count, off_t at) {
-    calls.add();
-    return count == 1 ? ::pwrite(fd, pieces->iov_base, pieces->iov_len, at)
-                      : ::pwritev(fd, pieces, count, at);
-  });
+  Result<uint64_t> moved =
+      move_list(file, memory, {true, 1}, [&](iovec* pieces, int count, off_t at) {
+        calls.add();
+        return count == 1 ? ::pwrite(fd, pieces->iov_base, pieces->iov_len, at)
+                          : ::pwritev(fd, pieces, count, at);
+      });
   // A write that moves nothing and names no error has no place for more.
   if (moved && *moved != file.total().value) return Error(ENOSPC).with_done(*moved);
   return moved;

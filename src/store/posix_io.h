@@ -1,6 +1,7 @@
 // List I/O on a descriptor: a file side against a memory side of another shape, in the fewest and
 // cheapest system calls. Runs that are contiguous in the file go out as one preadv or pwritev, of
-// up to IOV_MAX pieces of memory and kMostBytes; pieces that are contiguous on both sides are one.
+// up to IOV_MAX pieces of memory and kMostBytes; pieces that are contiguous on both sides are one,
+// and memory in very small pieces goes by way of a buffer.
 // Any thread.
 #pragma once
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/rows.h"
 #include "store/posix_direct.h"
 #include "store/posix_io.h"
 #include "store/posix_sigbus.h"
@@ -21,7 +22,8 @@ namespace {
 constexpr uint64_t kLeastPieces = 32;
 // Fewer and larger windows were better: each new end of file is a lock that all faults wait for.
 constexpr uint64_t kWindow = 64_MiB;
-constexpr size_t kMostPieces = 8192;  // of one step
+constexpr size_t kMostRows = 8192;    // of one step
+constexpr size_t kMostListed = 8192;  // pieces, of one list for system calls
 constexpr uint64_t kPage = 4_KiB;     // to count with; the kernel's may be larger
 
 // What there is to do in a range of the file.
@@ -78,7 +80,7 @@ class Mapping {
 
 // What is copied under the guard. A fault leaves it in the middle.
 struct Copy {
-  std::span<const Extent> pieces;
+  std::span<const Row> rows;
   const Mapping& window;
   const Memory& memory;
   ExtentCursor& cursor;
@@ -88,18 +90,33 @@ struct Copy {
   static void run(void* context) { static_cast<Copy*>(context)->all(); }
   void all() {
     uint64_t total = 0;
-    for (const Extent& piece : pieces) {
-      std::byte* in_file = window.bytes().data() + (piece.offset.value - window.begin());
-      for (uint64_t left = piece.length.value; left > 0;) {
-        const Extent part = cursor.take(Length(left));
-        const uint64_t n = part.length.value;
-        std::byte* const in_memory = memory.at(part.offset);
-        std::memcpy(write ? in_file : in_memory, write ? in_memory : in_file, n);
-        in_file += n;
-        left -= n;
-        moved = total += n;
+    for (const Row& row : rows) {
+      for (uint64_t done = 0; done < row.count;) {
+        std::byte* const in_file = window.bytes().data() +
+                                   (row.first.offset.value - window.begin()) +
+                                   static_cast<int64_t>(done) * row.stride;
+        const uint64_t pieces = whole_pieces(row, row.count - done, in_file);
+        done += pieces;
+        moved = total += pieces * row.first.length.value;
       }
     }
+  }
+  // As many as lie in one piece of memory, or one that lies in several. Returns how many.
+  uint64_t whole_pieces(const Row& row, uint64_t most, std::byte* in_file) {
+    const uint64_t length = row.first.length.value;
+    const Extent run = cursor.current();
+    const uint64_t pieces = std::min(most, run.length.value / length);
+    if (pieces == 0) {
+      write ? copy_out(memory, cursor, {in_file, length})
+            : copy_in({in_file, length}, memory, cursor);
+      return 1;
+    }
+    std::byte* const in_memory = memory.at(run.offset);
+    const auto dense = static_cast<int64_t>(length);
+    copy_rows(write ? RowCopy{in_file, row.stride, in_memory, dense, length, pieces}
+                    : RowCopy{in_memory, dense, in_file, row.stride, length, pieces});
+    cursor.advance(Length(pieces * length));
+    return pieces;
   }
 };
 
@@ -113,14 +130,12 @@ class Mover {
         write_(write),
         parts_(parts),
         places_(file),
-        cursor_(memory.shape) {
-    pieces_.reserve(std::min<uint64_t>(file.pieces(), kMostPieces));
-  }
+        cursor_(memory.shape) {}
 
   Result<uint64_t> run() {
     while (!places_.done()) {
       gather(true);
-      const bool pays = Load{pieces_.size(), bytes_, end_ - begin_}.pays(parts_.most_piece(write_));
+      const bool pays = Load{pieces_, bytes_, end_ - begin_}.pays(parts_.most_piece(write_));
       if (!pays) gather(false);
       const uint64_t wanted = bytes_;
       uint64_t moved = pays ? by_mapping() : 0;
@@ -143,36 +158,53 @@ class Mover {
   // for.
   void gather(bool window) {
     if (window) {
-      pieces_.clear();
-      bytes_ = end_ = 0;
+      rows_.clear();
+      pieces_ = bytes_ = end_ = 0;
       begin_ = UINT64_MAX;
     }
-    while (!places_.done() && pieces_.size() < kMostPieces) {
-      const uint64_t at = places_.current().offset.value;
+    while (!places_.done() && rows_.size() < kMostRows) {
+      Row row = row_at(file_, places_);
+      const uint64_t at = row.first.offset.value;
       const uint64_t begin = std::min(begin_, at);
       // A piece that goes back must leave the window as it is; one that goes on may be cut by it.
       if (window && (end_ > begin + kWindow || at >= begin + kWindow)) return;
-      const Extent piece = places_.take(Length(window ? begin + kWindow - at : kWindow));
-      pieces_.push_back(piece);
-      bytes_ += piece.length.value;
-      begin_ = begin;
-      end_ = std::max(end_, piece.end().value);
+      fit(row, window ? begin + kWindow - at : UINT64_MAX);
+      add(row, begin);
     }
+  }
+
+  // Leaves of the row what lies within so many bytes from its start.
+  void fit(Row& row, uint64_t room) {
+    const uint64_t length = row.first.length.value;
+    row.first.length = std::min(row.first.length, Length(std::min(room, kWindow)));
+    if (row.stride <= 0 || length > room) row.count = 1;
+    if (row.count == 1) return;
+    row.count = std::min(row.count, (room - length) / static_cast<uint64_t>(row.stride) + 1);
+  }
+
+  void add(const Row& row, uint64_t begin) {
+    const uint64_t length = row.first.length.value;
+    const uint64_t reach = static_cast<uint64_t>(row.stride) * (row.count - 1) + length;
+    rows_.push_back(row);
+    pieces_ += row.count;
+    bytes_ += length * row.count;
+    begin_ = begin;
+    end_ = std::max(end_, row.first.offset.value + reach);
+    places_.advance(Length(length * row.count));
   }
 
   // ---- Through the mapping ----
 
   // Returns how far it came.
   uint64_t by_mapping() {
-    const size_t count = write_ ? pieces_.size() : within_file();
-    if (count == 0 || !window() || (write_ && !reaches(end_))) return 0;
+    if (!(write_ ? window() && reaches(end_) : within_file() && window())) return 0;
     if (cursor_.position().value != done_) {
       cursor_ = ExtentCursor(memory_.shape);
       cursor_.advance(Length(done_));
     }
     parts_.mapped.add();
-    if (write_ && (end_ - begin_) / kPage <= pieces_.size()) window_.fault_in(begin_, end_);
-    Copy copy{std::span(pieces_).first(count), window_, memory_, cursor_, write_};
+    if (write_ && (end_ - begin_) / kPage <= pieces_) window_.fault_in(begin_, end_);
+    Copy copy{rows_, window_, memory_, cursor_, write_};
     if (!guard_.run(window_.bytes(), Copy::run, &copy)) {
       parts_.faults.add();
       cursor_ = ExtentCursor(memory_.shape);  // it was left in the middle of a step
@@ -190,17 +222,12 @@ class Mover {
     return std::max(end_, std::min(file_.bounds().end().value, begin_ + kWindow));
   }
 
-  // The pieces before the first that is not all in the file, whose end is a read's to find.
-  size_t within_file() {
-    if (!read_size()) return 0;
-    size_t count = 0;
-    while (count < pieces_.size() && pieces_[count].end().value <= size_) ++count;
-    return count;
-  }
+  // Otherwise the end is a read's to find.
+  bool within_file() { return end_ <= size_ || (read_size() && end_ <= size_); }
 
   // The file is at least so long, and has blocks for what makes it longer.
   bool reaches(uint64_t end) {
-    if (end <= size_ || (read_size() && end <= size_)) return true;
+    if (within_file()) return true;
     if (begin_ < allocated_begin_ || end > allocated_end_) {
       const uint64_t until = ahead();
       if (!allocate(FALLOC_FL_KEEP_SIZE, begin_, until - begin_)) return false;
@@ -231,20 +258,39 @@ class Mover {
 
   // What the step has left after `moved` bytes.
   Result<uint64_t> by_calls(uint64_t moved) {
-    const uint64_t length = bytes_ - moved;
-    std::vector<Extent> rest;
-    uint64_t skip = moved;
-    for (const Extent& piece : pieces_) {
-      const uint64_t n = std::min(skip, piece.length.value);
-      skip -= n;
-      if (n < piece.length.value)
-        rest.push_back({piece.offset + Length(n), piece.length - Length(n)});
+    uint64_t skip = moved, done = 0;
+    std::vector<Extent> list;
+    for (const Row& row : rows_) {
+      for (uint64_t i = 0; i < row.count; ++i) {
+        const Length n = std::min(Length(skip), row.first.length);
+        skip -= n.value;
+        if (n == row.first.length) continue;
+        const Offset at(row.first.offset.value + i * static_cast<uint64_t>(row.stride));
+        list.push_back({at + n, row.first.length - n});
+        if (list.size() < kMostListed) continue;
+        if (Result<bool> all = listed(list, moved, done); !all || !*all) return outcome(all, done);
+      }
     }
-    const Result<Extents> list = Extents::make(std::move(rest));
-    FOREBAY_ASSERT(list.has_value());  // parts of a valid one
-    const Memory part = memory_.slice(Length(done_ + moved), Length(length));
-    return write_ ? write_list(fd_, *list, part, parts_.calls)
-                  : read_list(fd_, *list, part, parts_.calls);
+    const Result<bool> last = listed(list, moved, done);
+    return outcome(last, done);
+  }
+
+  // Moves a list, and empties it; adds to `done`. False if less came.
+  Result<bool> listed(std::vector<Extent>& list, uint64_t moved, uint64_t& done) {
+    const Result<Extents> file = Extents::make(std::move(list));
+    FOREBAY_ASSERT(file.has_value());  // parts of a valid one
+    list.clear();
+    const Memory part = memory_.slice(Length(done_ + moved + done), file->total());
+    Result<uint64_t> now = write_ ? write_list(fd_, *file, part, parts_.calls)
+                                  : read_list(fd_, *file, part, parts_.calls);
+    done += now ? *now : now.error().done();
+    if (!now) return std::move(now).error();
+    return *now == file->total().value;
+  }
+
+  static Result<uint64_t> outcome(const Result<bool>& last, uint64_t done) {
+    if (!last) return Error(last.error()).with_done(done);
+    return done;
   }
 
   const int fd_;
@@ -257,10 +303,10 @@ class Mover {
   Mapping window_;
   bool mappable_ = true;
   uint64_t done_ = 0;  // before this step
-  std::vector<Extent> pieces_;
-  uint64_t bytes_ = 0, begin_ = 0, end_ = 0;          // of the pieces
-  uint64_t size_ = 0;                                 // the file had once
-  uint64_t allocated_begin_ = 0, allocated_end_ = 0;  // by us
+  std::vector<Row> rows_;
+  uint64_t pieces_ = 0, bytes_ = 0, begin_ = 0, end_ = 0;  // of the rows
+  uint64_t size_ = 0;                                      // the file had once
+  uint64_t allocated_begin_ = 0, allocated_end_ = 0;       // by us
 };
 
 }  // namespace

@@ -12,7 +12,7 @@
 // the request. Set-id bits are not cleared, so this is for processes that write their own files.
 //
 // A file that was cut short meanwhile, and a device that fails, are met likewise.
-// Blocking; any thread. Memory: 128 KiB for the pieces, 64 MiB of address space.
+// Blocking; any thread. Memory: at most 320 KiB for the pieces, 64 MiB of address space.
 #pragma once
 
 #include "core/counters.h"

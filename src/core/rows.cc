@@ -1,0 +1,88 @@
+#include "core/rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace forebay {
+namespace {
+
+template <size_t length>
+void copy_equal(RowCopy rows) {
+  for (; rows.count > 0; --rows.count) {
+    std::memcpy(rows.to, rows.from, length);
+    rows.to += rows.to_stride;
+    rows.from += rows.from_stride;
+  }
+}
+
+void copy_any(RowCopy rows) {
+  for (; rows.count > 0; --rows.count) {
+    std::memcpy(rows.to, rows.from, rows.length);
+    rows.to += rows.to_stride;
+    rows.from += rows.from_stride;
+  }
+}
+
+// fn(row in memory, its place among the bytes) over the cursor's next bytes.
+template <class Fn>
+void for_each_row(const Memory& memory, ExtentCursor& cursor, uint64_t bytes, Fn&& fn) {
+  for (uint64_t place = 0; place < bytes;) {
+    Row row = row_at(memory.shape, cursor);
+    const uint64_t left = bytes - place;
+    row.first.length = std::min(row.first.length, Length(left));
+    row.count = std::min(row.count, left / row.first.length.value);
+    fn(row, place);
+    const uint64_t moved = row.first.length.value * row.count;
+    cursor.advance(Length(moved));
+    place += moved;
+  }
+}
+
+}  // namespace
+
+Row row_at(const Extents& walked, const ExtentCursor& cursor) {
+  if (cursor.done()) return {};
+  const Row one{cursor.current(), 1, 0};
+  if (walked.blocks().size() != 1 || walked.loops().empty()) return one;
+  const Length piece = walked.blocks().front().length;
+  if (one.first.length != piece) return one;
+  const Stride& loop = walked.loops().back();
+  const uint64_t index = cursor.position().value / piece.value % loop.count;
+  return {one.first, loop.count - index, loop.stride};
+}
+
+// For the sizes of numbers, and of a cache line, a call of memcpy is most of the time.
+void copy_rows(RowCopy rows) {
+  switch (rows.length) {
+    case 4:
+      return copy_equal<4>(rows);
+    case 8:
+      return copy_equal<8>(rows);
+    case 16:
+      return copy_equal<16>(rows);
+    case 32:
+      return copy_equal<32>(rows);
+    case 64:
+      return copy_equal<64>(rows);
+    default:
+      return copy_any(rows);
+  }
+}
+
+void copy_out(const Memory& memory, ExtentCursor& cursor, std::span<std::byte> bytes) {
+  for_each_row(memory, cursor, bytes.size(), [&](const Row& row, uint64_t place) {
+    const uint64_t length = row.first.length.value;
+    copy_rows({bytes.data() + place, static_cast<int64_t>(length), memory.at(row.first.offset),
+               row.stride, length, row.count});
+  });
+}
+
+void copy_in(std::span<const std::byte> bytes, const Memory& memory, ExtentCursor& cursor) {
+  for_each_row(memory, cursor, bytes.size(), [&](const Row& row, uint64_t place) {
+    const uint64_t length = row.first.length.value;
+    copy_rows({memory.at(row.first.offset), row.stride, bytes.data() + place,
+               static_cast<int64_t>(length), length, row.count});
+  });
+}
+
+}  // namespace forebay
