@@ -71,22 +71,54 @@ std::optional<Mpi> find_mpi(const std::vector<std::string>& command) {
   return std::nullopt;
 }
 
+namespace {
+
+bool preloads(const std::vector<std::string>& command, size_t i) {
+  return (command[i] == "-x" && i + 1 < command.size() &&
+          command[i + 1].starts_with("LD_PRELOAD=")) ||
+         ((command[i] == "-genv" || command[i] == "-env") && i + 2 < command.size() &&
+          command[i + 1] == "LD_PRELOAD");
+}
+
+// The launcher's options that set a variable.
+std::vector<std::string> options_for(Launcher launcher, const std::string& variable) {
+  const size_t equals = variable.find('=');
+  if (launcher == Launcher::openmpi) return {"-x", variable};
+  return {"-genv", variable.substr(0, equals), variable.substr(equals + 1)};
+}
+
+// A library that the command preloads already comes after ours; otherwise the last option would win
+// and ours be gone.
+bool join_preloads(std::vector<std::string>& command, const std::string& library) {
+  bool found = false;
+  for (size_t i = 0; i < command.size(); ++i) {
+    if (!preloads(command, i)) continue;
+    found = true;
+    if (command[i] == "-x")
+      command[i + 1].insert(std::string_view("LD_PRELOAD=").size(), library + ":");
+    else
+      command[i + 2].insert(0, library + ":");
+  }
+  return found;
+}
+
+}  // namespace
+
 Prepared prepare(std::vector<std::string> command, Launcher launcher, const std::string& library,
                  const std::vector<std::string>& variables, std::string_view preloaded_already) {
   std::string preload = "LD_PRELOAD=" + library;
   if (!preloaded_already.empty()) preload += fmt::format(":{}", preloaded_already);
   std::vector<std::string> all = variables;
-  all.push_back(std::move(preload));
+  if (launcher == Launcher::none || !join_preloads(command, library)) all.push_back(preload);
   if (launcher == Launcher::none) return {std::move(command), std::move(all)};
   std::vector<std::string> options;
-  for (const std::string& one : all) {
-    const size_t equals = one.find('=');
-    if (launcher == Launcher::openmpi)
-      options.insert(options.end(), {"-x", one});
-    else
-      options.insert(options.end(), {"-genv", one.substr(0, equals), one.substr(equals + 1)});
-  }
-  command.insert(command.begin() + 1, options.begin(), options.end());
+  for (const std::string& one : all)
+    for (std::string& word : options_for(launcher, one)) options.push_back(std::move(word));
+  // Open MPI's options are of one program of several, those of MPICH are of all.
+  for (size_t i = command.size(); i-- > 0;)
+    if (i == 0 || (command[i] == ":" && launcher == Launcher::openmpi))
+      command.insert(command.begin() + static_cast<std::ptrdiff_t>(i) + 1, options.begin(),
+                     options.end());
   return {std::move(command), {}};
 }
 

@@ -20,6 +20,24 @@ TEST(MpiLaunchTest, ALauncherSetsVariablesForWhatItStarts) {
               ElementsAre("mpirun", "-x", "A=1", "-x", "LD_PRELOAD=/l/x.so:y.so", "a.out"));
 }
 
+TEST(MpiLaunchTest, EveryProgramOfAJobGetsThem) {
+  const auto both =
+      prepare({"mpiexec", "-n", "1", "a", ":", "-n", "1", "b"}, Launcher::openmpi, "x.so", {}, "");
+  EXPECT_THAT(both.command, ElementsAre("mpiexec", "-x", "LD_PRELOAD=x.so", "-n", "1", "a", ":",
+                                        "-x", "LD_PRELOAD=x.so", "-n", "1", "b"));
+}
+
+TEST(MpiLaunchTest, WhatTheCommandPreloadsComesAfterOurs) {
+  EXPECT_THAT(
+      prepare({"mpiexec", "-x", "LD_PRELOAD=tool.so", "a"}, Launcher::openmpi, "x.so", {}, "")
+          .command,
+      ElementsAre("mpiexec", "-x", "LD_PRELOAD=x.so:tool.so", "a"));
+  EXPECT_THAT(
+      prepare({"mpiexec", "-genv", "LD_PRELOAD", "tool.so", "a"}, Launcher::mpich, "x.so", {}, "")
+          .command,
+      ElementsAre("mpiexec", "-genv", "LD_PRELOAD", "x.so:tool.so", "a"));
+}
+
 TEST(MpiLaunchTest, AnythingElseIsStartedWithThem) {
   const auto run = prepare({"srun", "a.out"}, Launcher::none, "/l/x.so", {}, "y.so");
   EXPECT_THAT(run.command, ElementsAre("srun", "a.out"));

@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <signal.h>
 
+#include <system_error>
+
 namespace forebay::mpiio {
 namespace {
 
@@ -43,13 +45,26 @@ Background::~Background() {
 }
 
 void Background::begin(Callback<void()> work) {
-  std::lock_guard lock(mutex_);
-  queue_.push_back(std::move(work));
-  if (!thread_.joinable()) {
-    SignalsBlocked blocked;
-    thread_ = std::thread([this] { run(); });
+  {
+    std::lock_guard lock(mutex_);
+    if (has_thread()) {
+      queue_.push_back(std::move(work));
+      changed_.notify_one();
+      return;
+    }
   }
-  changed_.notify_one();
+  work();
+}
+
+bool Background::has_thread() {
+  if (thread_.joinable()) return true;
+  SignalsBlocked blocked;
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error&) {
+    return false;  // a limit of processes or threads
+  }
+  return true;
 }
 
 void Background::run() {

@@ -23,10 +23,11 @@ class Background {
   ~Background();  // after what was begun is done
   Background(const Background&) = delete;
 
-  void begin(Callback<void()> work);
+  void begin(Callback<void()> work);  // at once, on this thread, if there can be no other
 
  private:
   void run();
+  bool has_thread();
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -54,7 +54,12 @@ Fault take_ordered(File& file, MPI_Offset etypes, MPI_Offset& position) {
 Fault take_individual(File& file, MPI_Offset etypes, MPI_Offset& position) {
   std::lock_guard lock(file.mutex);
   position = file.position;
-  file.position += etypes;
+  MPI_Offset after = 0;
+  if (__builtin_add_overflow(position, etypes, &after) || !file.view.stream(after))
+    return {MPI_ERR_ARG,
+            fmt::format("{} etypes from position {} on lie beyond what a file can hold", etypes,
+                        position)};
+  file.position = after;
   return {};
 }
 
@@ -81,9 +86,8 @@ Fault take_place(File& file, const Call& call, const Transfer& transfer, MPI_Off
   return {};
 }
 
-// Everything up to the moving of bytes. On return the transfer can run, or has a fault.
-void ready(File& file, const Call& call, MPI_Offset offset, const Buffer& buffer,
-           Transfer& transfer) {
+void make_ready(File& file, const Call& call, MPI_Offset offset, const Buffer& buffer,
+                Transfer& transfer) {
   Fault fault = allowed(file, call.pointer);
   if (!fault) fault = transfer.measure(buffer);
   if (fault && call.pointer != Pointer::ordered) return transfer.fail(std::move(fault));
@@ -95,6 +99,12 @@ void ready(File& file, const Call& call, MPI_Offset offset, const Buffer& buffer
   fault = take_place(file, call, transfer, offset, position);
   if (!fault) fault = transfer.prepare(position);
   if (fault) transfer.fail(std::move(fault));
+}
+
+// Everything up to the moving of bytes. On return the transfer can run, or has a fault.
+void ready(File& file, const Call& call, MPI_Offset offset, const Buffer& buffer,
+           Transfer& transfer) {
+  transfer.guarded([&] { make_ready(file, call, offset, buffer, transfer); });
 }
 
 std::shared_ptr<File> find(MPI_File handle) {

@@ -7,7 +7,14 @@
 namespace forebay::mpiio {
 
 File::~File() {
+  FOREBAY_ASSERT(comm == MPI_COMM_NULL, "a file that was not released");
+}
+
+void File::release() {
   if (comm != MPI_COMM_NULL) PMPI_Comm_free(&comm);
+  view = View();
+  split = nullptr;
+  meeting = nullptr;
 }
 
 Request File::request(Op op) const {

@@ -33,6 +33,9 @@ struct File {
   Result<uint64_t> size() const;
   uint32_t write_flags() const;  // what hints say of its writes
 
+  // Lets go of what is MPI's. On the program's thread; the last owner may be another one.
+  void release();
+
   // Takes part, with every rank of the file, in agreeing on the worst outcome: MPI_SUCCESS, or the
   // error class that some rank came with. Called by all or none.
   Fault agree(Fault mine) const;
@@ -62,6 +65,7 @@ struct File {
   const char* split_call = nullptr;
 
   Hints hints;
+  HintList user_hints;  // which stay on top
   MPI_Errhandler handler = MPI_ERRORS_RETURN;
   MPI_Fint number = 0;  // in Fortran
 };

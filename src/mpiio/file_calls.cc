@@ -74,26 +74,48 @@ Fault no_sequential(const File& file) {
   return {MPI_ERR_UNSUPPORTED_OPERATION, "the file is open with MPI_MODE_SEQUENTIAL"};
 }
 
-// MPI_DISPLACEMENT_CURRENT is where the shared pointer of a sequential file is.
+// Where the shared pointer of a sequential file is, once nobody is using it: rank 0 says it to all.
+Fault current_displacement(File& file, MPI_Offset& displacement) {
+  struct {
+    long long at = 0;
+    int code = MPI_SUCCESS;
+  } news;
+  Fault fault;
+  if (file.rank == 0) {
+    auto position = shared_position(file);
+    const auto at = position ? file.view.stream(*position) : std::nullopt;
+    if (!position)
+      fault = fault_of(position.error());
+    else if (!at || *at >= file.view.map.total())
+      fault = {MPI_ERR_ARG, "the shared pointer is beyond what a file can hold"};
+    else
+      news.at = static_cast<long long>(file.view.map.offset_of(*at).value);
+    news.code = fault.code;
+  }
+  PMPI_Bcast(&news, sizeof news, MPI_BYTE, 0, file.comm);
+  displacement = news.at;
+  if (news.code == MPI_SUCCESS || fault) return fault;
+  return {news.code, "rank 0 cannot tell where the shared pointer is"};
+}
+
+// All ranks of a sequential file take part, whatever they came with.
 Fault find_displacement(File& file, MPI_Offset& displacement) {
-  if (displacement != MPI_DISPLACEMENT_CURRENT) {
-    if (file.sequential())
-      return {MPI_ERR_ARG, "a sequential file takes MPI_DISPLACEMENT_CURRENT only"};
+  const bool current = displacement == MPI_DISPLACEMENT_CURRENT;
+  if (!file.sequential()) {
+    if (current) return {MPI_ERR_ARG, "MPI_DISPLACEMENT_CURRENT is for MPI_MODE_SEQUENTIAL only"};
     return not_negative("the displacement", displacement);
   }
-  if (!file.sequential())
-    return {MPI_ERR_ARG, "MPI_DISPLACEMENT_CURRENT is for MPI_MODE_SEQUENTIAL only"};
-  auto position = shared_position(file);
-  if (!position) return fault_of(position.error());
-  const auto at = file.view.stream(*position);
-  if (!at || *at >= file.view.map.total()) return {MPI_ERR_ARG, "the shared pointer is off"};
-  displacement = static_cast<MPI_Offset>(file.view.map.offset_of(*at).value);
-  return {};
+  Fault mine;
+  if (!current) mine = {MPI_ERR_ARG, "a sequential file takes MPI_DISPLACEMENT_CURRENT only"};
+  if (auto fault = file.agree(std::move(mine))) return fault;
+  return current_displacement(file, displacement);
 }
 
 Fault set_view(File& file, View::Wanted wanted, const char* representation, MPI_Info info) {
   View view;
   Fault mine = find_displacement(file, wanted.displacement);
+  if (!mine && file.split)
+    mine = {MPI_ERR_OTHER, "a split collective was begun on this file and has not ended"};
   const std::string name = representation ? representation : "";
   wanted.representation = Process::get().representations().find(name);
   wanted.for_writing = file.writes();
@@ -107,8 +129,8 @@ Fault set_view(File& file, View::Wanted wanted, const char* representation, MPI_
     if (!reset) mine = fault_of(reset.error());
   }
   const size_t kind = std::hash<std::string>()(name) ^ view.etype_size;
-  if (auto fault = file.agree(std::move(mine), static_cast<long long>(kind >> 1))) return fault;
-  take_hints(hints_of(info), file.hints);
+  if (auto fault = file.agree(std::move(mine), static_cast<long long>(kind))) return fault;
+  take_hints(info, file);
   file.view = std::move(view);
   file.shared_pointer = next_pointer;
   std::lock_guard lock(file.mutex);
@@ -123,10 +145,18 @@ Fault type_extent(File& file, MPI_Datatype type, MPI_Count& extent) {
   return {};
 }
 
+Fault delete_file(const char* name) {
+  if (!name || !*name) return {MPI_ERR_BAD_FILE, "the file name is empty"};
+  auto place = Process::get().places().find(name, Follow::no);
+  return place ? forebay::mpiio::remove(*place) : fault_of(place.error());
+}
+
 MPI_Info info_of(const Hints& hints) {
   MPI_Info info = MPI_INFO_NULL;
   PMPI_Info_create(&info);
-  for (const auto& [key, value] : hints.all()) PMPI_Info_set(info, key.c_str(), value.c_str());
+  for (const auto& [key, value] : hints.all())
+    if (value.size() < MPI_MAX_INFO_VAL)  // MPI would end the job
+      PMPI_Info_set(info, key.c_str(), value.c_str());
   return info;
 }
 
@@ -154,13 +184,14 @@ int MPI_File_close(MPI_File* fh) {
   const Fault fault = close(*file);
   const int code = report(file.get(), kName, fault);
   Process::get().files().remove(*fh);
+  file->release();
   Process::get().handlers().release_for_good(file->handler);
   *fh = MPI_FILE_NULL;
   return code;
 }
 
 int MPI_File_delete(const char* filename, MPI_Info) {
-  Fault fault = forebay::mpiio::remove(filename);
+  Fault fault = delete_file(filename);
   if (fault) fault.text = fmt::format("{}: {}", filename ? filename : "NULL", fault.text);
   return report(nullptr, "MPI_File_delete", fault);
 }
@@ -214,7 +245,7 @@ int MPI_File_get_amode(MPI_File fh, int* amode) {
 
 int MPI_File_set_info(MPI_File fh, MPI_Info info) {
   return on_file("MPI_File_set_info", fh, [&](File& file) {
-    take_hints(hints_of(info), file.hints);
+    take_hints(info, file);
     return file.agree({});
   });
 }
@@ -277,9 +308,9 @@ int MPI_File_get_byte_offset(MPI_File fh, MPI_Offset offset, MPI_Offset* displac
 
 int MPI_File_seek_shared(MPI_File fh, MPI_Offset offset, int whence) {
   return on_file("MPI_File_seek_shared", fh, [&](File& file) {
-    const long long both = static_cast<long long>(static_cast<unsigned long long>(offset) * 4 +
-                                                  static_cast<unsigned>(whence) % 4);
-    return by_rank_0(file, {}, both >> 1, [&] {
+    const auto both =
+        static_cast<unsigned long long>(offset) * 1009 + static_cast<unsigned long long>(whence);
+    return by_rank_0(file, {}, static_cast<long long>(both), [&] {
       MPI_Offset position = 0;
       if (auto fault = target(file, offset, whence, shared_position(file), position)) return fault;
       auto state = file.meeting->state();
@@ -350,6 +381,9 @@ MPI_File MPI_File_f2c(MPI_Fint number) {
 int MPI_Register_datarep(const char* name, MPI_Datarep_conversion_function* read,
                          MPI_Datarep_conversion_function* write,
                          MPI_Datarep_extent_function* extent, void* state) {
+  if (!name || !extent)
+    return report(nullptr, "MPI_Register_datarep",
+                  {MPI_ERR_ARG, "its name or extent function is NULL"});
   Registered functions;
   functions.read = read;
   functions.write = write;
@@ -363,6 +397,9 @@ int MPI_Register_datarep(const char* name, MPI_Datarep_conversion_function* read
 int MPI_Register_datarep_c(const char* name, MPI_Datarep_conversion_function_c* read,
                            MPI_Datarep_conversion_function_c* write,
                            MPI_Datarep_extent_function* extent, void* state) {
+  if (!name || !extent)
+    return report(nullptr, "MPI_Register_datarep",
+                  {MPI_ERR_ARG, "its name or extent function is NULL"});
   Registered functions;
   functions.read_c = read;
   functions.write_c = write;

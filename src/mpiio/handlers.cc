@@ -73,7 +73,7 @@ int Handlers::run(MPI_Errhandler handler, MPI_File file, MPI_Fint number, int co
     MPI_Fint fortran_code = code;
     made.fortran(&number, &fortran_code);
   } else if (handler != MPI_ERRORS_RETURN) {
-    std::fprintf(stderr, "forebay: %s; the file's error handler is MPI_ERRORS_ARE_FATAL\n", text);
+    std::fprintf(stderr, "forebay: %s; the file's error handler ends the program\n", text);
     PMPI_Abort(MPI_COMM_WORLD, code);
   }
   return code;

@@ -117,11 +117,11 @@ Hints::Taken Hints::set(std::string_view key, std::string_view value) {
   if (row == rows().end()) {
     const auto& others = known_and_ignored();
     if (std::find(others.begin(), others.end(), key) == others.end()) return Taken::unknown;
-    ignored_.push_back(fmt::format("{}={} (does nothing here)", key, value));
+    ignored_.insert(fmt::format("{}={} (does nothing here)", key, value));
     return Taken::ignored;
   }
   if (!sensible(*row, value)) {
-    ignored_.push_back(fmt::format("{}={} (not a value it can have)", key, value));
+    ignored_.insert(fmt::format("{}={} (not a value it can have)", key, value));
     return Taken::bad_value;
   }
   values_.insert_or_assign(std::string(key), std::string(value));

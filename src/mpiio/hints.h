@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,7 +31,7 @@ class Hints {
   bool is(std::string_view key, std::string_view value) const { return (*this)[key] == value; }
 
   // "key=value (why)" of those that were given and did nothing.
-  const std::vector<std::string>& ignored() const { return ignored_; }
+  const std::set<std::string>& ignored() const { return ignored_; }
 
   // Names of hints with what they do, for documentation and its test.
   struct About {
@@ -41,7 +42,7 @@ class Hints {
 
  private:
   std::map<std::string, std::string, std::less<>> values_;
-  std::vector<std::string> ignored_;
+  std::set<std::string> ignored_;
 };
 
 // "key value" lines, with # for comments, the last first; and "key=value;key=value". To be set in

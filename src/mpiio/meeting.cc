@@ -42,6 +42,7 @@ struct Meeting::Memory {
 
 Result<std::unique_ptr<Meeting>> Meeting::host(bool alone) {
   std::unique_ptr<Meeting> meeting(new Meeting);
+  meeting->host_ = true;
   Place& place = meeting->place_;
   const std::string node = this_node();
   std::memcpy(place.node.data(), node.data(), std::min(node.size(), place.node.size()));
@@ -70,18 +71,23 @@ std::unique_ptr<Meeting> Meeting::guest(const Place& place) {
 
 Meeting::~Meeting() {
   state_.reset();
+  if (arbiter_) arbiter_->close_file(invitation_);
   if (memory_) ::munmap(memory_, sizeof(Memory));
-  if (place_.process == ::getpid() && place_.descriptor >= 0 && near()) ::close(place_.descriptor);
+  if (host_ && place_.descriptor >= 0) ::close(place_.descriptor);
 }
 
 bool Meeting::near() const {
-  return std::strncmp(this_node().c_str(), place_.node.data(), place_.node.size()) == 0;
+  if (std::strncmp(this_node().c_str(), place_.node.data(), place_.node.size()) != 0) return false;
+  return host_ || ::access(path().c_str(), R_OK | W_OK) == 0;
+}
+
+std::string Meeting::path() const {
+  return fmt::format("/proc/{}/fd/{}", place_.process, place_.descriptor);
 }
 
 Result<void> Meeting::attach() {
   if (memory_) return {};
-  const std::string path = fmt::format("/proc/{}/fd/{}", place_.process, place_.descriptor);
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const int fd = ::open(path().c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return failed("open the memory of rank 0");
   void* space = ::mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   const int code = errno;

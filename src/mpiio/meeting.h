@@ -35,9 +35,12 @@ class Meeting {
   Meeting(const Meeting&) = delete;
 
   const Place& place() const { return place_; }
-  bool near() const;
+  bool near() const;  // on that node, and allowed to look into rank 0
   // Not all ranks are near: from now on it is at the arbiter.
-  void move(const Invitation& invitation) { invitation_ = invitation, moved_ = true; }
+  // `arbiter`: of rank 0, which forgets the file in the end; null elsewhere.
+  void move(const Invitation& invitation, Arbiter* arbiter) {
+    invitation_ = invitation, arbiter_ = arbiter, moved_ = true;
+  }
 
   // Attaches or connects at the first call; any thread.
   Result<SharedState*> state();
@@ -46,11 +49,14 @@ class Meeting {
   struct Memory;
   Meeting() = default;
   Result<void> attach();
+  std::string path() const;
 
+  bool host_ = false;
   Place place_;
   Memory* memory_ = nullptr;
   bool moved_ = false;
   Invitation invitation_;
+  Arbiter* arbiter_ = nullptr;
   std::mutex mutex_;
   std::unique_ptr<SharedState> state_;
 };

@@ -3,13 +3,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
-#include <thread>
 
 #include "mpiio/operation.h"
 #include "mpiio/process.h"
@@ -46,7 +46,6 @@ std::string read_text(const char* path) {
 struct Announcement {
   int code = MPI_SUCCESS;
   Meeting::Place meeting;
-  uint64_t size = 0;
   uint64_t site_hints = 0, user_hints = 0;  // bytes of text
 };
 
@@ -72,6 +71,11 @@ class Opening {
     if (auto worst = gather(std::move(fault))) return undo(worst);
     return set_pointers();
   }
+
+  ~Opening() {
+    if (file_) file_->release();
+  }
+  Opening(const Opening&) = delete;
 
   std::shared_ptr<File> file() { return std::move(file_); }
 
@@ -125,7 +129,6 @@ class Opening {
     Announcement news;
     if (file_->rank == 0) {
       news.code = fault.code;
-      news.size = file_->opened.attr.size;
       news.site_hints = site_hints_.size();
       news.user_hints = user_hints_.size();
       if (file_->meeting) news.meeting = file_->meeting->place();
@@ -154,7 +157,8 @@ class Opening {
   void set_hints() {
     take_hints(parse_hint_file(site_hints_), file_->hints);
     take_hints(hints_of(info_), file_->hints);
-    take_hints(parse_hint_variable(user_hints_), file_->hints);
+    file_->user_hints = parse_hint_variable(user_hints_);
+    take_hints(file_->user_hints, file_->hints);
     if (file_->hints["cb_nodes"].empty())
       file_->hints.set("cb_nodes", std::to_string(file_->ranks));
   }
@@ -162,11 +166,16 @@ class Opening {
   // The worst of all ranks' outcomes; and where they meet.
   Fault gather(Fault mine) {
     if (file_->ranks == 1) return mine;
-    const std::array<int, 2> own = {mine.code, file_->meeting->near() ? 0 : 1};
-    std::array<int, 2> most{};
-    PMPI_Allreduce(own.data(), most.data(), 2, MPI_INT, MPI_MAX, file_->comm);
+    const int served = file_->place.served ? 1 : 0;
+    const std::array<int, 4> own = {mine.code, file_->meeting->near() ? 0 : 1, served, -served};
+    std::array<int, 4> most{};
+    PMPI_Allreduce(own.data(), most.data(), 4, MPI_INT, MPI_MAX, file_->comm);
     if (most[0] != MPI_SUCCESS)
       return mine ? mine : Fault{most[0], "another rank could not open it"};
+    if (most[2] != -most[3])
+      return {MPI_ERR_NOT_SAME,
+              "some ranks have it at a server and others do not: give all of "
+              "them the same configuration"};
     return most[1] ? move_meeting() : Fault{};
   }
 
@@ -176,9 +185,11 @@ class Opening {
       Invitation invitation;
     } news;
     Fault fault;
+    Arbiter* host = nullptr;
     if (file_->rank == 0) {
-      if (auto arbiter = Process::get().arbiter())
-        news.invitation = (*arbiter)->open_file();
+      auto arbiter = Process::get().arbiter();
+      if (arbiter)
+        news.invitation = (host = *arbiter)->open_file();
       else
         fault = fault_of(arbiter.error());
       news.code = fault.code;
@@ -186,7 +197,7 @@ class Opening {
     PMPI_Bcast(&news, sizeof news, MPI_BYTE, 0, file_->comm);
     if (news.code != MPI_SUCCESS)
       return fault ? fault : Fault{news.code, "rank 0 has no place for what ranks share"};
-    file_->meeting->move(news.invitation);
+    file_->meeting->move(news.invitation, host);
     return {};
   }
 
@@ -220,6 +231,10 @@ class Opening {
   bool open_ = false;
 };
 
+void wait_for_operations(const File& file) {
+  for (int n; (n = file.under_way.load()) > 0;) file.under_way.wait(n);
+}
+
 void explain(const File& file) {
   std::string text =
       fmt::format("forebay: {}: {}; {} ranks", file.name, file.place.why, file.ranks);
@@ -241,7 +256,7 @@ Fault open(MPI_Comm comm, const char* name, int amode, MPI_Info info, std::share
 }
 
 Fault close(File& file) {
-  while (file.under_way.load() > 0) std::this_thread::yield();
+  wait_for_operations(file);
   Fault mine;
   if (file.split) mine = {MPI_ERR_OTHER, "a split collective was begun and not ended"};
   auto closed = file.call(file.request(Op::close));
@@ -250,30 +265,37 @@ Fault close(File& file) {
   if (file.rank == 0 && Process::get().explains()) explain(file);
   if (!(file.amode & MPI_MODE_DELETE_ON_CLOSE)) return fault;
   Fault removed;
-  if (file.rank == 0) removed = remove(file.name.c_str());
+  if (file.rank == 0) removed = remove(file.place);
   auto of_all = file.agree(std::move(removed));
   return fault ? fault : of_all;
 }
 
 void abandon(File& file) {
-  while (file.under_way.load() > 0) std::this_thread::yield();
+  wait_for_operations(file);
   (void)file.call(file.request(Op::close));
+  if (file.rank == 0 && (file.amode & MPI_MODE_DELETE_ON_CLOSE)) (void)remove(file.place);
+  file.release();
 }
 
-Fault remove(const char* name) {
-  if (!name || !*name) return {MPI_ERR_BAD_FILE, "the file name is empty"};
-  auto place = Process::get().places().find(name);
-  if (!place) return fault_of(place.error());
+Fault remove(const Whereabouts& place) {
   const CallerRef& caller = Process::get().caller();
-  auto where = name_in(*place->store, caller, place->path, EISDIR);
+  auto where = name_in(*place.store, caller, place.path, EISDIR);
   if (!where) return fault_of(where.error());
-  auto removed = place->store->call(
+  auto removed = place.store->call(
       {.op = Op::remove, .caller = caller, .handle = where->directory, .name = where->name});
   return removed ? Fault{} : fault_of(removed.error());
 }
 
 void take_hints(const HintList& list, Hints& hints) {
   for (const auto& [key, value] : list) hints.set(key, value);
+}
+
+void take_hints(MPI_Info info, File& file) {
+  constexpr std::array<std::string_view, 5> kAtOpen = {
+      "forebay_direct", "file_perm", "striping_factor", "striping_unit", "start_iodevice"};
+  for (const auto& [key, value] : hints_of(info))
+    if (std::find(kAtOpen.begin(), kAtOpen.end(), key) == kAtOpen.end()) file.hints.set(key, value);
+  take_hints(file.user_hints, file.hints);
 }
 
 HintList hints_of(MPI_Info info) {

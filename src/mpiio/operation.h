@@ -6,7 +6,9 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 
 #include "mpiio/transfer.h"
 
@@ -26,6 +28,7 @@ class Operation {
 
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   void wait() const { ended_.wait(false, std::memory_order_acquire); }
+  bool wait_a_moment();  // has it ended by then?
   // Once, on the program's thread, after it has ended.
   void settle();
 
@@ -36,6 +39,8 @@ class Operation {
   const char* const call_;
   Transfer transfer_;
   std::atomic<bool> ended_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
 };
 
 }  // namespace forebay::mpiio

@@ -6,6 +6,7 @@
 // file's error handler runs, not the communicator's.
 #include <sched.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "mpiio/process.h"
@@ -21,41 +22,49 @@ Requests& ours() {
   return Process::get().requests();
 }
 
+// MPI moves messages only while it is called. Asks for nothing.
+void let_mpi_work() {
+  int flag = 0;
+  PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+}
+
 // Those of an array of requests that are ours, by index.
 class Mine {
  public:
   Mine(int count, const MPI_Request* requests) : requests_(requests) {
     if (!Process::started() || !ours().any() || count <= 0) return;
     for (int i = 0; i < count; ++i)
-      if (Held found = ours().find(requests[i])) held_.push_back({i, std::move(found)});
+      if (Held found = ours().find(requests[i]))
+        held_.push_back({i, requests[i], std::move(found)});
   }
 
   bool none() const { return held_.empty(); }
   void wait_for_all() {
-    for (const One& one : held_) one.operation->wait();
+    for (const One& one : held_)
+      while (!one.operation->wait_a_moment()) let_mpi_work();
   }
   // Completes what has ended; true if that is all.
   bool complete_ended() {
     bool all = true;
-    for (One& one : held_) {
-      if (one.complete) continue;
-      if (!one.operation->ended()) {
-        all = false;
-        continue;
-      }
-      ours().complete(requests_[one.index], *one.operation);
-      one.complete = true;
+    for (const One& one : held_) {
+      const bool ended = one.operation->ended();
+      if (ended) ours().complete(one.request, *one.operation);
+      all &= ended;
     }
     return all;
   }
 
-  // The error of the operation at that index, with its file's handler run; MPI_SUCCESS otherwise.
+  // The error of the operation at that index, with its file's handler run, if MPI has handed the
+  // request back; MPI_SUCCESS otherwise.
   int judge(int index) {
-    for (const One& one : held_)
-      if (one.index == index)
-        return report(&one.operation->file(), one.operation->call(),
-                      one.operation->transfer().fault());
-    return MPI_SUCCESS;
+    const auto one =
+        std::lower_bound(held_.begin(), held_.end(), index,
+                         [](const One& held, int wanted) { return held.index < wanted; });
+    if (one == held_.end() || one->index != index || requests_[index] != MPI_REQUEST_NULL)
+      return MPI_SUCCESS;
+    ours().forget(one->request, *one->operation);
+    return report(&one->operation->file(), one->operation->call(),
+                  one->operation->transfer().fault());
   }
   // Puts errors of ours among `count` completed ones, at `indices` (or 0, 1, 2 ... if null).
   int judge_all(int code, int count, const int* indices, MPI_Status* statuses) {
@@ -79,11 +88,11 @@ class Mine {
  private:
   struct One {
     int index;
+    MPI_Request request;
     Held operation;
-    bool complete = false;
   };
   const MPI_Request* const requests_;
-  std::vector<One> held_;
+  std::vector<One> held_;  // by rising index
 };
 
 // The definition behind ours, under the same of its two names.
@@ -144,6 +153,7 @@ int test_all(Name name, int count, MPI_Request requests[], int* flag, MPI_Status
   Mine mine(count, requests);
   if (mine.none()) return real(count, requests, flag, statuses);
   if (!mine.complete_ended()) {
+    let_mpi_work();
     *flag = 0;
     return MPI_SUCCESS;
   }
@@ -200,7 +210,8 @@ int free_request(Name name, MPI_Request* request) {
   Mine mine(request ? 1 : 0, request);
   mine.wait_for_all();
   mine.complete_ended();
-  return real(request);
+  const int code = real(request);
+  return code != MPI_SUCCESS ? code : mine.judge(0);
 }
 
 }  // namespace

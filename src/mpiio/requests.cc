@@ -33,8 +33,8 @@ int Requests::start(std::shared_ptr<Operation> operation, MPI_Request* request) 
   }
   {
     std::lock_guard lock(mutex_);
-    waiting_[*request] = operation;
-    count_.store(waiting_.size(), std::memory_order_release);
+    held_[*request] = {operation};
+    count_.store(held_.size(), std::memory_order_release);
   }
   Operation::begin(operation);
   return MPI_SUCCESS;
@@ -42,18 +42,28 @@ int Requests::start(std::shared_ptr<Operation> operation, MPI_Request* request) 
 
 std::shared_ptr<Operation> Requests::find(MPI_Request request) {
   std::lock_guard lock(mutex_);
-  auto it = waiting_.find(request);
-  return it == waiting_.end() ? nullptr : it->second;
+  auto it = held_.find(request);
+  return it == held_.end() ? nullptr : it->second.operation;
 }
 
 void Requests::complete(MPI_Request request, Operation& operation) {
   {
     std::lock_guard lock(mutex_);
-    if (waiting_.erase(request) == 0) return;  // another thread was faster
-    count_.store(waiting_.size(), std::memory_order_release);
+    auto it = held_.find(request);
+    if (it == held_.end() || it->second.operation.get() != &operation || it->second.complete)
+      return;
+    it->second.complete = true;
   }
   operation.settle();
   PMPI_Grequest_complete(request);
+}
+
+void Requests::forget(MPI_Request request, const Operation& operation) {
+  std::lock_guard lock(mutex_);
+  auto it = held_.find(request);
+  if (it == held_.end() || it->second.operation.get() != &operation) return;
+  held_.erase(it);
+  count_.store(held_.size(), std::memory_order_release);
 }
 
 }  // namespace forebay::mpiio

@@ -24,15 +24,22 @@ class Requests {
 
   // Is there any at all? One load, for the sake of programs that never use one.
   bool any() const { return count_.load(std::memory_order_acquire) != 0; }
-  std::shared_ptr<Operation> find(MPI_Request request);  // null: not ours, or complete
+  std::shared_ptr<Operation> find(MPI_Request request);  // null: not ours
 
-  // Completes the request of an operation that has ended: MPI's own functions see it as complete.
+  // Completes the request of an operation that has ended, if nobody did: from now on MPI's own
+  // functions see it as complete. It stays here, because they need not hand it back yet.
   void complete(MPI_Request request, Operation& operation);
+  // MPI has handed it back to the program, and the handle may be another's already.
+  void forget(MPI_Request request, const Operation& operation);
 
  private:
+  struct Entry {
+    std::shared_ptr<Operation> operation;
+    bool complete = false;
+  };
   std::atomic<size_t> count_{0};
   std::mutex mutex_;
-  std::map<MPI_Request, std::shared_ptr<Operation>> waiting_;
+  std::map<MPI_Request, Entry> held_;
 };
 
 }  // namespace forebay::mpiio

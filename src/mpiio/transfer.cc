@@ -52,6 +52,7 @@ Fault Transfer::prepare(MPI_Offset position) {
     return {MPI_ERR_ARG, fmt::format("offset {} lies beyond what a file can hold", position)};
   from_ = *from;
   view_ = file_.view.map;
+  if (direction_ == Direction::write) write_flags_ = file_.write_flags();
   if (representation_->converts()) return convert_out();
   return {};
 }
@@ -80,7 +81,7 @@ Result<SharedState::Held> Transfer::lock() {
 
 Result<uint64_t> Transfer::move_part(plan::TransferCursor::Part part) {
   Request request = file_.request(direction_ == Direction::read ? Op::read : Op::write);
-  if (direction_ == Direction::write) request.flags = file_.write_flags();
+  request.flags = write_flags_;
   request.file = std::move(part.file);
   request.memory.shape = std::move(part.memory);
   auto reply = file_.call(std::move(request));
@@ -89,7 +90,12 @@ Result<uint64_t> Transfer::move_part(plan::TransferCursor::Part part) {
 }
 
 void Transfer::run() {
-  if (fault_ || length_ == 0) return;
+  guarded([&] {
+    if (!fault_ && length_ > 0) move_all();
+  });
+}
+
+void Transfer::move_all() {
   auto held = lock();
   if (!held) return fail(fault_of(held.error()));
   plan::TransferCursor cursor(view_, from_, memory_, Length(), Length(length_));
@@ -107,17 +113,23 @@ void Transfer::run() {
 }
 
 void Transfer::finish() {
-  if (converted_.empty() || fault_) return;
-  // Bytes in the file, to bytes of the program's type: whole items only.
+  guarded([&] {
+    if (!converted_.empty()) convert_in();
+  });
+}
+
+// From bytes in the file to bytes of the program's type, whole items only.
+void Transfer::convert_in() {
   const auto count = static_cast<uint64_t>(buffer_.count);
   const uint64_t items = moved_ / (length_ / count);
-  if (direction_ == Direction::read) {
-    converted_.resize(moved_);
-    Buffer whole = buffer_;
-    whole.count = static_cast<MPI_Count>(items);
-    if (auto fault = representation_->decode(converted_, whole)) return fail(fault);
-  }
   moved_ = items * (memory_length_ / count);
+  if (direction_ == Direction::write || fault_) return;
+  Buffer whole = buffer_;
+  whole.count = static_cast<MPI_Count>(items);
+  if (auto fault = representation_->decode(converted_, whole)) {
+    moved_ = 0;
+    fail(std::move(fault));
+  }
 }
 
 }  // namespace forebay::mpiio

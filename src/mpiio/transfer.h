@@ -7,6 +7,7 @@
 // The program's memory must stay until run() has ended; types and view may go after prepare().
 #pragma once
 
+#include <new>
 #include <optional>
 #include <vector>
 
@@ -32,12 +33,24 @@ class Transfer {
   void run();
   void finish();
 
+  // Runs `body`; out of memory is a fault of the transfer, so that nobody waits for this rank.
+  template <class Body>
+  void guarded(Body&& body) {
+    try {
+      body();
+    } catch (const std::bad_alloc&) {
+      fail({MPI_ERR_NO_MEM, "out of memory"});
+    }
+  }
+
   const Fault& fault() const { return fault_; }
   void fail(Fault fault) { fault_ = std::move(fault); }
   // Bytes of the program's type that have moved: what MPI_Get_count counts.
   uint64_t moved() const { return moved_; }
 
  private:
+  void move_all();
+  void convert_in();
   Result<SharedState::Held> lock();
   Result<uint64_t> move_part(plan::TransferCursor::Part part);
   Fault convert_out();
@@ -54,6 +67,7 @@ class Transfer {
   std::vector<std::byte> converted_;
   Fault fault_;
   uint64_t moved_ = 0;
+  uint32_t write_flags_ = 0;
 };
 
 }  // namespace forebay::mpiio

@@ -1,14 +1,9 @@
 #include "mpiio/view.h"
 
+#include "mpiio/contents.h"
+
 namespace forebay::mpiio {
 namespace {
-
-bool predefined(MPI_Datatype type) {
-  int integers = 0, addresses = 0, types = 0, combiner = 0;
-  PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
-  return combiner == MPI_COMBINER_NAMED || combiner == MPI_COMBINER_F90_REAL ||
-         combiner == MPI_COMBINER_F90_COMPLEX || combiner == MPI_COMBINER_F90_INTEGER;
-}
 
 Fault bad_type(const char* which, const std::string& why) {
   return {MPI_ERR_TYPE, std::string(which) + ": " + why};
@@ -36,13 +31,14 @@ Fault check(const plan::TypeMap& etype, const plan::TypeMap& filetype, bool for_
 }  // namespace
 
 OwnType::OwnType(MPI_Datatype type) : type_(type) {
-  if (predefined(type)) return;
+  if (auto known = is_predefined(type); known && *known) return;
   PMPI_Type_dup(type, &type_);
   owned_ = true;
 }
 
-OwnType::~OwnType() {
+void OwnType::free() {
   if (owned_) PMPI_Type_free(&type_);
+  owned_ = false;
 }
 
 MPI_Datatype OwnType::duplicate() const {

@@ -18,18 +18,23 @@ class OwnType {
  public:
   OwnType() = default;  // MPI_BYTE
   explicit OwnType(MPI_Datatype type);
-  ~OwnType();
+  ~OwnType() { free(); }
   OwnType(OwnType&& other) noexcept
       : type_(std::exchange(other.type_, MPI_BYTE)), owned_(std::exchange(other.owned_, false)) {}
   OwnType& operator=(OwnType&& other) noexcept {
-    std::swap(type_, other.type_);
-    std::swap(owned_, other.owned_);
+    if (this != &other) {
+      free();
+      type_ = std::exchange(other.type_, MPI_BYTE);
+      owned_ = std::exchange(other.owned_, false);
+    }
     return *this;
   }
   MPI_Datatype get() const { return type_; }
   MPI_Datatype duplicate() const;  // for the program, which frees it if it is not predefined
 
  private:
+  void free();
+
   MPI_Datatype type_ = MPI_BYTE;
   bool owned_ = false;
 };

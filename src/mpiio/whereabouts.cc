@@ -15,12 +15,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Absolute, and with the symbolic links of what exists of it resolved.
-Result<fs::path> resolved(std::string_view name) {
+// Absolute, and with the symbolic links of what exists of it resolved; the last one only if it is
+// to be followed, and then also if it leads to nothing yet.
+Result<fs::path> resolved(std::string_view name, Follow follow = Follow::yes) {
   std::error_code error;
-  auto path = fs::weakly_canonical(fs::absolute(fs::path(name), error), error);
+  fs::path path = fs::absolute(fs::path(name), error);
   if (error) return Error(error.value(), std::string(name));
-  return path;
+  std::error_code no_link;
+  for (int i = 0; i < 40 && follow == Follow::yes && fs::is_symlink(path, no_link); ++i)
+    path = path.parent_path() / fs::read_symlink(path, no_link);
+  const fs::path last = path.filename();
+  auto whole = follow == Follow::yes ? fs::weakly_canonical(path, error)
+                                     : fs::weakly_canonical(path.parent_path(), error) / last;
+  if (error) return Error(error.value(), std::string(name));
+  return whole;
 }
 
 // The part of `path` below `prefix`, if it is below.
@@ -53,28 +61,30 @@ Result<void> Places::read_configuration() {
   return {};
 }
 
-Result<Places::Served> Places::serve() {
-  if (served_) return *served_;
-  Served served;
-  served.prefix = config_->client.prefix;
-  if (served.prefix.empty()) {
+Result<std::string> Places::find_prefix() {
+  if (!prefix_.empty()) return prefix_;
+  std::string prefix = config_->client.prefix;
+  if (prefix.empty()) {
     auto published = read_published(client_run_dir(*config_));
     if (!published)
-      return Error(EINVAL, fmt::format("client.prefix is not set, and the server's folder does not "
-                                       "tell what it exports: {}",
-                                       published.error().what()));
+      return Error(ENOTCONN,
+                   fmt::format("client.prefix is not set, and the server does not tell what "
+                               "it exports: {}",
+                               published.error().what()));
     for (const auto& one : published->exports)
       if (config_->client.export_name.empty() || one.name == config_->client.export_name)
-        served.prefix = one.path;
+        prefix = one.path;
   }
-  auto prefix = resolved(served.prefix);
-  if (!prefix) return prefix.error();
-  served.prefix = prefix->string();
+  auto whole = resolved(prefix);
+  if (!whole) return whole.error();
+  return prefix_ = whole->string();
+}
+
+Result<std::shared_ptr<Store>> Places::server() {
+  if (server_) return server_;
   auto store = connect(*config_, "mpi-io");
   if (!store) return store.error();
-  served.store = std::move(*store);
-  served_ = served;
-  return served;
+  return server_ = std::move(*store);
 }
 
 Result<std::shared_ptr<Store>> Places::local(const std::string& folder) {
@@ -98,22 +108,24 @@ Result<std::shared_ptr<Store>> Places::local(const std::string& folder) {
 
 void Places::leave() {
   std::lock_guard lock(mutex_);
-  served_.reset();
+  server_.reset();
 }
 
-Result<Whereabouts> Places::find(const std::string& name) {
+Result<Whereabouts> Places::find(const std::string& name, Follow follow) {
   std::lock_guard lock(mutex_);
   if (auto ok = read_configuration(); !ok) return ok.error();
-  auto path = resolved(without_prefix(name));
+  auto path = resolved(without_prefix(name), follow);
   if (!path) return path.error();
   std::string why = "local: no server is configured";
   if (!config_->client.server.empty()) {
-    auto served = serve();
-    if (!served) return served.error();
-    if (auto rest = below(*path, served->prefix))
-      return Whereabouts{served->store, *rest, true,
-                         fmt::format("served: below {}", served->prefix)};
-    why = fmt::format("local: not below {}, which is what the server exports", served->prefix);
+    auto prefix = find_prefix();
+    if (!prefix) return prefix.error();
+    if (auto rest = below(*path, *prefix)) {
+      auto store = server();
+      if (!store) return store.error();
+      return Whereabouts{std::move(*store), *rest, true, fmt::format("served: below {}", *prefix)};
+    }
+    why = fmt::format("local: not below {}, which is what the server exports", *prefix);
   }
   auto store = local(path->parent_path().string());
   if (!store) return store.error();

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "assembly/build.h"
-#include "store/store.h"
+#include "store/path.h"
 
 namespace forebay::mpiio {
 
@@ -28,22 +28,21 @@ struct Whereabouts {
 
 class Places {
  public:
-  Result<Whereabouts> find(const std::string& name);
+  // A symbolic link at the end of the name is followed by who opens, not by who removes.
+  Result<Whereabouts> find(const std::string& name, Follow follow = Follow::yes);
   // Says goodbye to the server, once no file is open. The next find() connects again.
   void leave();
 
  private:
-  struct Served {
-    std::shared_ptr<Store> store;
-    std::string prefix;
-  };
   Result<void> read_configuration();
-  Result<Served> serve();
+  Result<std::string> find_prefix();
+  Result<std::shared_ptr<Store>> server();
   Result<std::shared_ptr<Store>> local(const std::string& folder);
 
   std::mutex mutex_;
   std::optional<Config> config_;
-  std::optional<Served> served_;
+  std::string prefix_;  // of what the server serves; empty: not known yet
+  std::shared_ptr<Store> server_;
   Surroundings around_;
   struct Local {
     std::weak_ptr<Store> store;
