@@ -85,7 +85,7 @@ Result<uint64_t> move_crumbs(const Extents& file, const Memory& memory, Way way,
     const Extent run = places.take(Length(kStage));
     const std::span<std::byte> bytes(stage.data(), run.length.value);
     if (way.write) copy_out(memory, cursor, bytes);
-    Batch<1> batch{run.offset, run.length, 1, {{bytes.data(), bytes.size()}}};
+    Batch<2> batch{run.offset, run.length, 1, {{bytes.data(), bytes.size()}}};  // 1 of them
     Result<uint64_t> moved = move_all(batch, way.block, call);
     const uint64_t now = moved ? *moved : moved.error().done();
     if (!way.write) copy_in(bytes.first(now), memory, cursor);
