@@ -1,0 +1,214 @@
+// Single rules of MPI-IO that random programs do not reach: errors of requests, links, sequential
+// files, large counts, hints, handlers. Two ranks; returns 0 if all hold, and names those that do
+// not. Any MPI-IO should pass it.
+//   cases FOLDER
+#include <mpi.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace {
+
+int rank = 0, wrong = 0;
+std::string folder;
+
+void check(bool holds, const char* what) {
+  if (holds) return;
+  ++wrong;
+  std::fprintf(stderr, "rank %d: %s\n", rank, what);
+}
+
+std::string path(const char* name) {
+  return folder + "/" + name;
+}
+
+bool exists(const std::string& name) {
+  struct stat st;
+  return ::lstat(name.c_str(), &st) == 0;
+}
+
+MPI_File open(MPI_Comm comm, const std::string& name, int amode, MPI_Info info = MPI_INFO_NULL) {
+  MPI_File file = MPI_FILE_NULL;
+  check(MPI_File_open(comm, name.c_str(), amode, info, &file) == MPI_SUCCESS, "open");
+  return file;
+}
+
+constexpr int kNew = MPI_MODE_CREATE | MPI_MODE_RDWR;
+
+// The error of a write comes with whichever call completes it, and is never lost on the way.
+void failed_requests() {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 4096;
+  MPI_File file = open(MPI_COMM_SELF, path(rank ? "full1" : "full0"), kNew);
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  std::vector<char> data(100000);
+  const auto start = [&](MPI_Request* request) {
+    check(MPI_File_iwrite_at(file, 0, data.data(), 100000, MPI_BYTE, request) == MPI_SUCCESS,
+          "iwrite_at begins");
+  };
+  MPI_Request both[2];
+  int index, flag = 0;
+  start(&both[0]);
+  start(&both[1]);
+  check(MPI_Waitany(2, both, &index, MPI_STATUS_IGNORE) != MPI_SUCCESS, "first Waitany");
+  check(MPI_Waitany(2, both, &index, MPI_STATUS_IGNORE) != MPI_SUCCESS, "second Waitany");
+  MPI_Request one;
+  start(&one);
+  while (!flag) MPI_Request_get_status(one, &flag, MPI_STATUS_IGNORE);
+  check(MPI_Wait(&one, MPI_STATUS_IGNORE) != MPI_SUCCESS, "Wait after Request_get_status");
+  start(&both[0]);
+  both[1] = MPI_REQUEST_NULL;
+  flag = 0;
+  int code = MPI_SUCCESS;
+  MPI_Status statuses[2];
+  while (!flag) code = MPI_Testall(2, both, &flag, statuses);
+  check(code == MPI_ERR_IN_STATUS && statuses[0].MPI_ERROR != MPI_SUCCESS, "Testall");
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  MPI_File_close(&file);
+}
+
+void names() {
+  if (rank != 0) return;
+  MPI_File file = open(MPI_COMM_SELF, path("target"), kNew);
+  MPI_File_close(&file);
+  check(::symlink("target", path("link").c_str()) == 0, "symlink");
+  check(MPI_File_delete(path("link").c_str(), MPI_INFO_NULL) == MPI_SUCCESS, "delete a link");
+  check(!exists(path("link")) && exists(path("target")), "a link is deleted, not what it names");
+  ::mkdir(path("a").c_str(), 0755);
+  ::mkdir(path("b").c_str(), 0755);
+  for (const char* name : {"a/x", "b/x"}) {
+    file = open(MPI_COMM_SELF, path(name), kNew);
+    MPI_File_close(&file);
+  }
+  check(::chdir(path("a").c_str()) == 0, "chdir");
+  file = open(MPI_COMM_SELF, "x", MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE);
+  check(::chdir(path("b").c_str()) == 0, "chdir");
+  MPI_File_close(&file);
+  check(!exists(path("a/x")) && exists(path("b/x")), "deleted on close is what was opened");
+  check(::symlink("../b/made", path("a/dangling").c_str()) == 0, "symlink");
+  file = open(MPI_COMM_SELF, path("a/dangling"), kNew);
+  MPI_File_close(&file);
+  check(exists(path("b/made")), "a link that leads to nothing yet");
+}
+
+// Every rank of a sequential file goes on where the shared pointer is, whoever came first.
+void sequential() {
+  MPI_File file =
+      open(MPI_COMM_WORLD, path("tape"), MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_SEQUENTIAL);
+  if (rank == 1) ::usleep(100000);
+  MPI_File_write_shared(file, rank ? "1111" : "0000", 4, MPI_CHAR, MPI_STATUS_IGNORE);
+  MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_CHAR, MPI_CHAR, "native", MPI_INFO_NULL);
+  MPI_Offset at = -1;
+  MPI_Datatype etype, filetype;
+  char representation[MPI_MAX_DATAREP_STRING];
+  MPI_File_get_view(file, &at, &etype, &filetype, representation);
+  check(at == 8, "displacement of a sequential file");
+  MPI_File_close(&file);
+}
+
+#if MPI_VERSION >= 4
+void large_counts() {
+  MPI_Datatype type;
+  MPI_Type_vector_c(1000, 1, 2, MPI_INT, &type);
+  MPI_Type_commit(&type);
+  MPI_File file = open(MPI_COMM_SELF, path(rank ? "large1" : "large0"), kNew);
+  check(MPI_File_set_view(file, 0, MPI_INT, type, "native", MPI_INFO_NULL) == MPI_SUCCESS,
+        "a view of a type made with large counts");
+  MPI_Offset at = 0;
+  MPI_File_get_byte_offset(file, 999, &at);
+  check(at == 999 * 8, "its offsets");
+  MPI_File_close(&file);
+  MPI_Type_free(&type);
+}
+#endif
+
+int handled = 0;
+void count_errors(MPI_File*, int*, ...) {
+  ++handled;
+}
+
+void handlers() {
+  MPI_Errhandler handler, again;
+  MPI_File_create_errhandler(count_errors, &handler);
+  MPI_File file = open(MPI_COMM_SELF, path(rank ? "handled1" : "handled0"), kNew);
+  MPI_File_set_errhandler(file, handler);
+  MPI_Errhandler_free(&handler);
+  check(MPI_File_seek(file, -1, MPI_SEEK_SET) != MPI_SUCCESS && handled == 1,
+        "a handler that its maker has freed");
+  MPI_File_get_errhandler(file, &again);
+  MPI_Errhandler_free(&again);
+  MPI_File_close(&file);
+  MPI_File_close(&file);  // not a file any more, and not a crash
+  MPI_File_get_errhandler(MPI_FILE_NULL, &again);
+  check(again == MPI_ERRORS_RETURN, "the default handler returns errors");
+}
+
+// One rank's bad argument is everybody's error, and nobody waits for ever.
+void one_bad_rank() {
+  MPI_File file = open(MPI_COMM_WORLD, path("bad"), kNew);
+  char byte = 0;
+  check(MPI_File_write_all(file, &byte, rank ? -1 : 1, MPI_BYTE, MPI_STATUS_IGNORE) != MPI_SUCCESS,
+        "write_all with a bad count on one rank");
+  check(MPI_File_write_ordered(file, &byte, rank ? -1 : 1, MPI_BYTE, MPI_STATUS_IGNORE) !=
+            MPI_SUCCESS,
+        "write_ordered with a bad count on one rank");
+  check(MPI_File_set_size(file, rank ? 10 : 20) != MPI_SUCCESS, "set_size with different sizes");
+  check(MPI_File_set_view(file, rank ? -5 : 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL) !=
+            MPI_SUCCESS,
+        "set_view with a bad displacement on one rank");
+  MPI_File_close(&file);
+  const int amode = rank ? MPI_MODE_RDONLY : MPI_MODE_RDWR;
+  check(MPI_File_open(MPI_COMM_WORLD, path("bad").c_str(), amode, MPI_INFO_NULL, &file) !=
+            MPI_SUCCESS,
+        "open with different modes");
+}
+
+void hints() {
+  MPI_Info info, effective;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "cb_buffer_size", "1048576");
+  MPI_Info_set(info, "romio_cb_write", "nonsense");
+  MPI_File file = open(MPI_COMM_SELF, path(rank ? "hints1" : "hints0"), kNew, info);
+  MPI_File_get_info(file, &effective);
+  char value[MPI_MAX_INFO_VAL] = "";
+  int found = 0;
+  MPI_Info_get(effective, "cb_buffer_size", MPI_MAX_INFO_VAL - 1, value, &found);
+  check(found && std::strcmp(value, "1048576") == 0, "a hint that is honoured");
+  MPI_Info_get(effective, "romio_cb_write", MPI_MAX_INFO_VAL - 1, value, &found);
+  check(!found || std::strcmp(value, "nonsense") != 0, "a value that makes no sense");
+  MPI_Info_free(&effective);
+  MPI_Info_free(&info);
+  MPI_File_close(&file);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  folder = argc > 1 ? argv[1] : ".";
+  failed_requests();
+  names();
+  MPI_Barrier(MPI_COMM_WORLD);
+  sequential();
+#if MPI_VERSION >= 4
+  large_counts();
+#endif
+  handlers();
+  one_bad_rank();
+  hints();
+  int all = 0;
+  MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == 0) std::printf("%d rules broken\n", all);
+  MPI_Finalize();
+  return all != 0;
+}
