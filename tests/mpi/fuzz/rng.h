@@ -2,6 +2,7 @@
 // standard's distributions do not promise that).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
