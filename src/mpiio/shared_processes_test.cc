@@ -22,6 +22,8 @@ struct Shared {
   NodeMemory node;
   uint64_t left = 0, right = 0;
   std::atomic<uint64_t> writes{0}, torn{0}, taken{0};
+  Invitation invitation;
+  std::atomic<bool> invited{false};
 };
 
 class Mapping {
@@ -46,6 +48,18 @@ pid_t fork_child(const std::function<int()>& fn) {
   const pid_t pid = ::fork();
   if (pid == 0) ::_exit(fn());
   return pid;
+}
+
+// Clients are forked before there is an arbiter: its thread may be inside a library whose locks a
+// child would find taken for ever.
+void invite(Shared& shared, Arbiter& arbiter) {
+  shared.invitation = arbiter.open_file();
+  shared.invited = true;
+}
+
+auto accept_invitation(Shared& shared) {
+  while (!shared.invited) std::this_thread::sleep_for(1ms);
+  return ArbiterClient::connect(shared.invitation);
 }
 
 int exit_code(pid_t pid) {
@@ -110,43 +124,43 @@ TEST(ArbiterProcesses, LocksAndValuesHoldBetweenThem) {
   constexpr int kProcesses = 4, kTurns = 300;
   const uint64_t seed = test_seed();
   Mapping shared;
-  const auto arbiter = near_arbiter();
-  const Invitation invitation = arbiter->open_file();
   std::vector<pid_t> children;
   for (int i = 0; i < kProcesses; ++i) {
     children.push_back(fork_child([&, i] {
-      const auto state = ArbiterClient::connect(invitation);
+      const auto state = accept_invitation(*shared);
       return state ? use(*shared, **state, seed + i, kTurns) : 3;
     }));
   }
+  const auto arbiter = near_arbiter();
+  invite(*shared, *arbiter);
   for (const pid_t child : children) EXPECT_EQ(exit_code(child), 0);
   EXPECT_EQ(shared->torn, 0u);
   EXPECT_EQ(shared->left, shared->writes);
-  const auto last = ArbiterClient::connect(invitation).value();
+  const auto last = accept_invitation(*shared).value();
   EXPECT_EQ(last->get(kPointer).value(), uint64_t{kProcesses} * kTurns);
 }
 
 TEST(ArbiterProcesses, WhatAKilledOneHeldIsFree) {
   Mapping shared;
-  const auto arbiter = near_arbiter();
-  const Invitation invitation = arbiter->open_file();
   std::vector<pid_t> children;
   for (int i = 0; i < 4; ++i) {
     children.push_back(fork_child([&] {
-      const auto state = ArbiterClient::connect(invitation).value();
+      const auto state = accept_invitation(*shared).value();
       const auto held = state->lock(range(0, 10), LockMode::exclusive);
       ++shared->taken;
       std::this_thread::sleep_for(60s);
       return held ? 1 : 2;
     }));
   }
+  const auto arbiter = near_arbiter();
+  invite(*shared, *arbiter);
   // One of them has the lock, the others wait for it; each dies with it, or before its turn.
   for (const pid_t child : children) {
     while (shared->taken == 0) std::this_thread::sleep_for(1ms);
     ::kill(child, SIGKILL);
     EXPECT_EQ(exit_code(child), 128 + SIGKILL);
   }
-  const auto last = ArbiterClient::connect(invitation).value();
+  const auto last = accept_invitation(*shared).value();
   EXPECT_TRUE(last->lock(range(0, 10), LockMode::exclusive));
 }
 
