@@ -1,12 +1,9 @@
 #include "mpiio/arbiter.h"
 
 #include <fmt/format.h>
-#include <sched.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <system_error>
@@ -19,6 +16,7 @@
 #include "loop/epoll_loop.h"
 #include "loop/loop_thread.h"
 #include "mpiio/arbiter_wire.h"
+#include "mpiio/guest_thread.h"
 #include "mpiio/own_addresses.h"
 #include "transport/socket_transport.h"
 
@@ -33,17 +31,6 @@ using attr::RangeLocks;
 constexpr size_t kMostUnproven = 4096;
 // What a client may leave unread; an answer is 40 bytes.
 constexpr uint64_t kMostUnsent = 1_MiB;
-
-// A launcher may have bound the thread's maker to one core, which is busy with a rank; and signals
-// are the application's.
-void behave_as_a_guest() {
-  cpu_set_t all;
-  std::memset(&all, 0xff, sizeof all);
-  ::sched_setaffinity(0, sizeof all, &all);  // the kernel takes away what is not allowed
-  sigset_t every;
-  ::sigfillset(&every);
-  ::pthread_sigmask(SIG_BLOCK, &every, nullptr);
-}
 
 struct File {
   attr::Values values;

@@ -110,6 +110,12 @@ BlockingSocket hasty_client(const Invitation& invitation) {
   return socket;
 }
 
+// The arbiter takes requests in order: when it answers another one, it has had all before.
+void wait_until_heard(BlockingSocket& socket) {
+  EXPECT_TRUE(socket.send(encode(Asked{.call = Call::get, .id = 2}), BlockingSocket::kForever));
+  EXPECT_TRUE(socket.receive(wire::FrameType::reply, BlockingSocket::kForever));
+}
+
 TEST(Arbiter, AClientThatGoesLeavesNoLock) {
   const auto arbiter = near_arbiter();
   const Invitation invitation = arbiter->open_file();
@@ -136,7 +142,7 @@ TEST(Arbiter, OneThatWaitsAndGoesIsForgotten) {
   const auto b = ArbiterClient::connect(invitation).value();
   const auto held = a->lock(range(0, 10), LockMode::shared).value();
   auto waits = hasty_client(invitation);
-  std::this_thread::sleep_for(50ms);
+  wait_until_heard(waits);
   std::atomic<bool> got{false};
   std::thread reader([&] {
     const auto mine = b->lock(range(0, 10), LockMode::shared).value();

@@ -9,10 +9,6 @@
 namespace forebay::mpiio {
 namespace {
 
-Fault no_file() {
-  return {MPI_ERR_FILE, "this is no open file"};
-}
-
 void set_status(MPI_Status* status, uint64_t bytes) {
   if (status == MPI_STATUS_IGNORE) return;
   PMPI_Status_set_elements_x(status, MPI_BYTE, static_cast<MPI_Count>(bytes));
@@ -70,7 +66,7 @@ Fault allowed(const File& file, Pointer pointer) {
           "a file opened with MPI_MODE_SEQUENTIAL is used by its shared pointer only"};
 }
 
-Fault take_place(File& file, const Call& call, const Transfer& transfer, MPI_Offset offset,
+Fault take_place(File& file, const DataCall& call, const Transfer& transfer, MPI_Offset offset,
                  MPI_Offset& position) {
   switch (call.pointer) {
     case Pointer::explicit_offset:
@@ -86,10 +82,13 @@ Fault take_place(File& file, const Call& call, const Transfer& transfer, MPI_Off
   return {};
 }
 
-void make_ready(File& file, const Call& call, MPI_Offset offset, const Buffer& buffer,
+void make_ready(File& file, const DataCall& call, MPI_Offset offset, const Buffer& buffer,
                 Transfer& transfer) {
   Fault fault = allowed(file, call.pointer);
-  if (!fault) fault = transfer.measure(buffer);
+  if (!fault) {
+    transfer.guarded([&] { fault = transfer.measure(buffer); });
+    if (transfer.fault()) fault = transfer.fault();
+  }
   if (fault && call.pointer != Pointer::ordered) return transfer.fail(std::move(fault));
   MPI_Offset position = 0;
   if (fault) {
@@ -102,7 +101,7 @@ void make_ready(File& file, const Call& call, MPI_Offset offset, const Buffer& b
 }
 
 // Everything up to the moving of bytes. On return the transfer can run, or has a fault.
-void ready(File& file, const Call& call, MPI_Offset offset, const Buffer& buffer,
+void ready(File& file, const DataCall& call, MPI_Offset offset, const Buffer& buffer,
            Transfer& transfer) {
   transfer.guarded([&] { make_ready(file, call, offset, buffer, transfer); });
 }
@@ -118,10 +117,10 @@ Fault split_pending(const File& file) {
 
 }  // namespace
 
-int blocking(const Call& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer,
+int blocking(const DataCall& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer,
              MPI_Status* status) {
   auto file = find(handle);
-  if (!file) return report(nullptr, call.name, no_file());
+  if (!file) return report_no_file(call.name);
   Transfer transfer(*file, call.direction);
   if (call.collective && file->split)
     transfer.fail(split_pending(*file));
@@ -134,10 +133,10 @@ int blocking(const Call& call, MPI_File handle, MPI_Offset offset, const Buffer&
                 call.collective ? file->agree(transfer.fault()) : transfer.fault());
 }
 
-int nonblocking(const Call& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer,
+int nonblocking(const DataCall& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer,
                 MPI_Request* request) {
   auto file = find(handle);
-  if (!file) return report(nullptr, call.name, no_file());
+  if (!file) return report_no_file(call.name);
   auto operation = std::make_shared<Operation>(file, call.direction, call.name);
   ready(*file, call, offset, buffer, operation->transfer());
   *request = MPI_REQUEST_NULL;
@@ -148,9 +147,9 @@ int nonblocking(const Call& call, MPI_File handle, MPI_Offset offset, const Buff
   return MPI_SUCCESS;
 }
 
-int begin(const Call& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer) {
+int begin(const DataCall& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer) {
   auto file = find(handle);
-  if (!file) return report(nullptr, call.name, no_file());
+  if (!file) return report_no_file(call.name);
   if (file->split) return report(file.get(), call.name, split_pending(*file));
   auto operation = std::make_shared<Operation>(file, call.direction, call.name);
   ready(*file, call, offset, buffer, operation->transfer());
@@ -162,7 +161,7 @@ int begin(const Call& call, MPI_File handle, MPI_Offset offset, const Buffer& bu
 
 int end(const char* name, MPI_File handle, MPI_Status* status) {
   auto file = find(handle);
-  if (!file) return report(nullptr, name, no_file());
+  if (!file) return report_no_file(name);
   if (!file->split ||
       !std::string_view(file->split_call)
            .starts_with(std::string_view(name).substr(0, std::string_view(name).rfind('_'))))

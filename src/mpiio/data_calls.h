@@ -15,18 +15,18 @@ namespace forebay::mpiio {
 
 enum class Pointer : uint8_t { explicit_offset, individual, shared, ordered };
 
-struct Call {
+struct DataCall {
   const char* name;
   Direction direction;
   Pointer pointer;
   bool collective = false;
 };
 
-int blocking(const Call& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer,
+int blocking(const DataCall& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer,
              MPI_Status* status);
-int nonblocking(const Call& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer,
+int nonblocking(const DataCall& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer,
                 MPI_Request* request);
-int begin(const Call& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer);
+int begin(const DataCall& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer);
 int end(const char* name, MPI_File handle, MPI_Status* status);
 
 }  // namespace forebay::mpiio

@@ -19,7 +19,7 @@ void* memory(const void* buf) {
 }  // namespace
 
 #define CALL(name, direction, pointer, all)    \
-  static constexpr Call call {                 \
+  static constexpr DataCall call {             \
     "MPI_File_" #name, direction, pointer, all \
   }
 

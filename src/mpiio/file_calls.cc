@@ -18,7 +18,7 @@ namespace {
 template <class Body>
 int on_file(const char* call, MPI_File handle, Body&& body) {
   auto file = Process::get().files().find(handle);
-  if (!file) return report(nullptr, call, {MPI_ERR_FILE, "this is no open file"});
+  if (!file) return report_no_file(call);
   return report(file.get(), call, body(*file));
 }
 
@@ -151,6 +151,12 @@ Fault delete_file(const char* name) {
   return place ? forebay::mpiio::remove(*place) : fault_of(place.error());
 }
 
+int add_representation(const char* call, const char* name, const Registered& functions) {
+  if (!name || !functions.extent)
+    return report(nullptr, call, {MPI_ERR_ARG, "its name or extent function is NULL"});
+  return report(nullptr, call, Process::get().representations().add(registered(name, functions)));
+}
+
 MPI_Info info_of(const Hints& hints) {
   MPI_Info info = MPI_INFO_NULL;
   PMPI_Info_create(&info);
@@ -180,7 +186,7 @@ int MPI_File_open(MPI_Comm comm, const char* filename, int amode, MPI_Info info,
 int MPI_File_close(MPI_File* fh) {
   constexpr const char* kName = "MPI_File_close";
   auto file = fh ? Process::get().files().find(*fh) : nullptr;
-  if (!file) return report(nullptr, kName, {MPI_ERR_FILE, "this is no open file"});
+  if (!file) return report_no_file(kName);
   const Fault fault = close(*file);
   const int code = report(file.get(), kName, fault);
   Process::get().files().remove(*fh);
@@ -381,32 +387,24 @@ MPI_File MPI_File_f2c(MPI_Fint number) {
 int MPI_Register_datarep(const char* name, MPI_Datarep_conversion_function* read,
                          MPI_Datarep_conversion_function* write,
                          MPI_Datarep_extent_function* extent, void* state) {
-  if (!name || !extent)
-    return report(nullptr, "MPI_Register_datarep",
-                  {MPI_ERR_ARG, "its name or extent function is NULL"});
   Registered functions;
-  functions.read = read;
-  functions.write = write;
   functions.extent = extent;
   functions.state = state;
-  return report(nullptr, "MPI_Register_datarep",
-                Process::get().representations().add(registered(name, functions)));
+  functions.read = read;
+  functions.write = write;
+  return add_representation("MPI_Register_datarep", name, functions);
 }
 
 #if MPI_VERSION >= 4
 int MPI_Register_datarep_c(const char* name, MPI_Datarep_conversion_function_c* read,
                            MPI_Datarep_conversion_function_c* write,
                            MPI_Datarep_extent_function* extent, void* state) {
-  if (!name || !extent)
-    return report(nullptr, "MPI_Register_datarep",
-                  {MPI_ERR_ARG, "its name or extent function is NULL"});
   Registered functions;
-  functions.read_c = read;
-  functions.write_c = write;
   functions.extent = extent;
   functions.state = state;
-  return report(nullptr, "MPI_Register_datarep_c",
-                Process::get().representations().add(registered(name, functions)));
+  functions.read_c = read;
+  functions.write_c = write;
+  return add_representation("MPI_Register_datarep_c", name, functions);
 }
 FOREBAY_ALSO_PMPI(File_get_type_extent_c);
 FOREBAY_ALSO_PMPI(Register_datarep_c);

@@ -24,10 +24,6 @@ bool find(MPI_File handle, std::shared_ptr<File>& file) {
   return file != nullptr;
 }
 
-int no_file(const char* call) {
-  return report(nullptr, call, {MPI_ERR_FILE, "this is no open file"});
-}
-
 }  // namespace
 
 extern "C" {
@@ -40,7 +36,7 @@ int MPI_File_set_errhandler(MPI_File fh, MPI_Errhandler handler) {
   if (too_late()) return MPI_SUCCESS;
   constexpr const char* kName = "MPI_File_set_errhandler";
   std::shared_ptr<File> file;
-  if (!find(fh, file)) return no_file(kName);
+  if (!find(fh, file)) return report_no_file(kName);
   Handlers& handlers = Process::get().handlers();
   if (!handlers.known(handler))
     return report(file.get(), kName, {MPI_ERR_ARG, "this is no error handler of files"});
@@ -56,7 +52,7 @@ int MPI_File_set_errhandler(MPI_File fh, MPI_Errhandler handler) {
 
 int MPI_File_get_errhandler(MPI_File fh, MPI_Errhandler* handler) {
   std::shared_ptr<File> file;
-  if (!find(fh, file)) return no_file("MPI_File_get_errhandler");
+  if (!find(fh, file)) return report_no_file("MPI_File_get_errhandler");
   *handler = file ? file->handler : Process::get().default_handler();
   Process::get().handlers().acquire(*handler);
   return MPI_SUCCESS;
@@ -64,7 +60,7 @@ int MPI_File_get_errhandler(MPI_File fh, MPI_Errhandler* handler) {
 
 int MPI_File_call_errhandler(MPI_File fh, int code) {
   std::shared_ptr<File> file;
-  if (!find(fh, file)) return no_file("MPI_File_call_errhandler");
+  if (!find(fh, file)) return report_no_file("MPI_File_call_errhandler");
   const MPI_Errhandler handler = file ? file->handler : Process::get().default_handler();
   Process::get().handlers().run(handler, fh, file ? file->number : 0, code,
                                 "MPI_File_call_errhandler");

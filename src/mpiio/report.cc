@@ -41,4 +41,8 @@ int report(File* file, const char* call, const Fault& fault) {
                                 file ? file->number : 0, fault.code, text.c_str());
 }
 
+int report_no_file(const char* call) {
+  return report(nullptr, call, {MPI_ERR_FILE, "this is no open file"});
+}
+
 }  // namespace forebay::mpiio

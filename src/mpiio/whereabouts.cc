@@ -75,6 +75,8 @@ Result<std::string> Places::find_prefix() {
       if (config_->client.export_name.empty() || one.name == config_->client.export_name)
         prefix = one.path;
   }
+  if (prefix.empty())
+    return Error(EINVAL, "the server's export is no directory of this machine: set client.prefix");
   auto whole = resolved(prefix);
   if (!whole) return whole.error();
   return prefix_ = whole->string();

@@ -98,6 +98,22 @@ class Case(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.temp, name)
 
+    def mount_small_disk(self, size):
+        """An ext4 of so many bytes as the export. Needs root; skips where there are no loop devices."""
+        image = self.path("image")
+        with open(image, "wb") as file:
+            file.truncate(size)
+        subprocess.run(["mkfs.ext4", "-q", image], check=True, timeout=SOON)
+        mounted = subprocess.run(["mount", "-o", "loop", image, self.data], capture_output=True,
+                                 timeout=SOON)
+        if mounted.returncode != 0:
+            self.skipTest("no loop devices here: " + mounted.stderr.decode())
+        self.addCleanup(self.unmount_small_disk)
+
+    def unmount_small_disk(self):
+        self.stop_at_once()
+        subprocess.run(["umount", "-l", self.data], capture_output=True, timeout=SOON)
+
     # ---- Running programs ----
 
     def forebay(self, *args, user=None, **more):

@@ -673,19 +673,7 @@ class Faults(Case):
 class DiskFull(Case):
     def setUp(self):
         super().setUp()
-        image = self.path("image")
-        with open(image, "wb") as file:
-            file.truncate(24 * MIB)
-        subprocess.run(["mkfs.ext4", "-q", image], check=True, timeout=SOON)
-        mounted = subprocess.run(["mount", "-o", "loop", image, self.data], capture_output=True,
-                                 timeout=SOON)
-        if mounted.returncode != 0:
-            self.skipTest("no loop devices here: " + mounted.stderr.decode())
-
-    def clean_up(self):
-        self.stop_at_once()
-        subprocess.run(["umount", "-l", self.data], capture_output=True, timeout=SOON)
-        super().clean_up()
+        self.mount_small_disk(24 * MIB)
 
     def test_put(self):
         self.start()

@@ -4,7 +4,6 @@ behind. See README.md."""
 
 import os
 import re
-import subprocess
 import sys
 import unittest
 
@@ -125,20 +124,8 @@ class ServerKilled(Crash):
 class DiskFull(Crash):
     def setUp(self):
         super().setUp()
-        image = self.path("image")
-        with open(image, "wb") as file:
-            file.truncate(48 * MIB)
-        subprocess.run(["mkfs.ext4", "-q", image], check=True, timeout=SOON)
-        mounted = subprocess.run(["mount", "-o", "loop", image, self.data], capture_output=True,
-                                 timeout=SOON)
-        if mounted.returncode != 0:
-            self.skipTest("no loop devices here: " + mounted.stderr.decode())
-
-    def clean_up(self):
-        self.end_job()
-        self.stop_at_once()
-        subprocess.run(["umount", "-l", self.data], capture_output=True, timeout=SOON)
-        super().clean_up()
+        self.mount_small_disk(48 * MIB)
+        self.addCleanup(self.end_job)  # before the disk goes
 
     def fill(self):
         def work(mpi, folder):

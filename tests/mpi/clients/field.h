@@ -67,6 +67,21 @@ static inline double* block_values(const struct block* b) {
     }                                                                         \
   } while (0)
 
+/* The whole of a client: writes the file that its argument names, then reads it back. */
+static int rank, ranks;
+
+static inline int run_client(int argc, char** argv, void write_all(const char*),
+                             void read_all(const char*)) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  CHECK(argc == 2);
+  write_all(argv[1]);
+  read_all(argv[1]);
+  MPI_Finalize();
+  return 0;
+}
+
 static inline void check_block(const char* what, const struct block* b, const double* got) {
   double* wanted = block_values(b);
   for (size_t i = 0; i < block_size(b); ++i) {

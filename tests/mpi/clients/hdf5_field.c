@@ -5,8 +5,6 @@
 
 #include "field.h"
 
-static int rank, ranks;
-
 static hid_t transfer(H5FD_mpio_xfer_t mode) {
   const hid_t plist = H5Pcreate(H5P_DATASET_XFER);
   CHECK(H5Pset_dxpl_mpio(plist, mode) >= 0);
@@ -140,12 +138,5 @@ static void read_all(const char* path) {
 }
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  CHECK(argc == 2);
-  write_all(argv[1]);
-  read_all(argv[1]);
-  MPI_Finalize();
-  return 0;
+  return run_client(argc, argv, write_all, read_all);
 }

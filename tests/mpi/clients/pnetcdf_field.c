@@ -5,8 +5,6 @@
 
 #include "field.h"
 
-static int rank, ranks;
-
 #define NC(call)                                                                            \
   do {                                                                                      \
     const int code_ = (call);                                                               \
@@ -132,12 +130,5 @@ static void read_all(const char* path) {
 }
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  CHECK(argc == 2);
-  write_all(argv[1]);
-  read_all(argv[1]);
-  MPI_Finalize();
-  return 0;
+  return run_client(argc, argv, write_all, read_all);
 }

@@ -1,0 +1,61 @@
+#include "mpiio/hints.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace forebay::mpiio {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+TEST(Hints, ValuesThatMakeNoSenseAreNotTaken) {
+  Hints hints;
+  for (const auto& [key, value] : HintList{{"cb_buffer_size", "0"},
+                                           {"cb_buffer_size", "-1"},
+                                           {"cb_buffer_size", "1 MiB"},
+                                           {"cb_buffer_size", "99999999999999999999"},
+                                           {"romio_cb_write", "yes"},
+                                           {"file_perm", "0888"},
+                                           {"forebay_direct", "1"}})
+    EXPECT_EQ(hints.set(key, value), Hints::Taken::bad_value) << key << "=" << value;
+  EXPECT_EQ(hints.all(), Hints().all());
+  EXPECT_EQ(hints.ignored().size(), 7u);
+}
+
+TEST(Hints, TakenIgnoredAndUnknown) {
+  Hints hints;
+  EXPECT_EQ(hints.set("cb_buffer_size", " 1048576 "), Hints::Taken::yes);
+  EXPECT_EQ(hints.number("cb_buffer_size"), 1048576u);
+  EXPECT_EQ(hints.set("file_perm", "640"), Hints::Taken::yes);
+  EXPECT_EQ(hints.number("file_perm"), 0640u);
+  EXPECT_EQ(hints.set("romio_lustre_co_ratio", "2"), Hints::Taken::ignored);
+  EXPECT_EQ(hints.set("romio_lustre_co_ratio", "2"), Hints::Taken::ignored);
+  EXPECT_EQ(hints.set("somebody_elses", "x"), Hints::Taken::unknown);
+  EXPECT_THAT(hints.ignored(), ElementsAre(HasSubstr("romio_lustre_co_ratio=2"))) << "told once";
+  EXPECT_EQ(hints["striping_factor"], "") << "not set, not shown";
+  EXPECT_FALSE(hints.all().contains("striping_factor"));
+}
+
+TEST(Hints, FilesAndVariables) {
+  // The last one taken counts, and in ROMIO's files it is the first line.
+  EXPECT_THAT(parse_hint_file("# site\ncb_nodes 4\n\n  cb_nodes\t5\r\nlonely\n"),
+              ElementsAre(Pair("cb_nodes", "5"), Pair("cb_nodes", "4")));
+  EXPECT_THAT(parse_hint_variable("a=1; b = two words ;=3;c"),
+              ElementsAre(Pair("a", "1"), Pair("b", "two words")));
+  EXPECT_TRUE(parse_hint_variable("").empty());
+}
+
+TEST(Hints, ThePageNamesThemAll) {
+  std::ostringstream page;
+  page << std::ifstream(FOREBAY_TEST_DOCS "/mpi-io.md").rdbuf();
+  for (const auto& one : Hints::honoured())
+    EXPECT_THAT(page.str(), HasSubstr("`" + std::string(one.name) + "`"));
+}
+
+}  // namespace
+}  // namespace forebay::mpiio
