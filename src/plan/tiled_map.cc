@@ -135,6 +135,14 @@ Result<TiledMap> TiledMap::buffer(const void* address, uint64_t count, const Typ
   return TiledMap(std::move(*root), static_cast<int64_t>(at));
 }
 
+Result<TiledMap> TiledMap::once(Offset displacement, const TypeMap& type) {
+  if (type.size() == 0) return TiledMap();
+  const Wide at = Wide(displacement.value);
+  if (at + type.true_lb() < 0 || at + type.true_ub() > kEnd)
+    return Error(EINVAL, "bytes that lie outside of any file");
+  return TiledMap(type.tree_, static_cast<int64_t>(at) + type.at_);
+}
+
 bool TiledMap::contiguous() const {
   return !root_ || root_->kind == Kind::kRun;
 }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/extents.h"
@@ -25,6 +26,9 @@ class TiledMap {
   static Result<TiledMap> view(Offset displacement, const TypeMap& filetype);
   // EINVAL: a byte outside the addresses there are. `address` may be 0 (MPI_BOTTOM).
   static Result<TiledMap> buffer(const void* address, uint64_t count, const TypeMap& type);
+
+  // The type's bytes once, from a displacement on; EINVAL if a byte lies outside of any file.
+  static Result<TiledMap> once(Offset displacement, const TypeMap& type);
 
   // Bytes of the stream; of a view, as many as there are up to the largest offset.
   Length total() const { return total_; }
@@ -45,6 +49,12 @@ class TiledMap {
   // The part as one Extents, if it can be held in `most_blocks` blocks and any number of loops.
   // It must lie within total(). Whole repetitions of whatever is regular take a few blocks.
   std::optional<Extents> slice(Length from, Length length, size_t most_blocks) const;
+
+  // As numbers, for another process: a few for whatever is regular, two for each block of a list,
+  // and shared subtrees once. decode() takes them off the front; EPROTO for what encode() did not
+  // write.
+  void encode(std::vector<int64_t>& numbers) const;
+  static Result<TiledMap> decode(std::span<const int64_t>& numbers);
 
  private:
   friend class TiledCursor;
@@ -69,6 +79,9 @@ class TiledCursor {
   // The next part of the stream as an Extents of at most `most_blocks` blocks, not empty unless
   // done. Where the stream is regular its loops stay loops, so it may have any number of pieces.
   Extents next(Length most_bytes, size_t most_blocks);
+
+  // The next run of bytes, or as much of it as `most`; one that continues it is another run.
+  Extent take(Length most) { return take_of_run(most.value); }
 
   // Goes to a place within the part.
   void seek(Length position);

@@ -1,0 +1,225 @@
+#include "plan/coverage.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "core/testing.h"
+#include "plan/realms.h"
+#include "plan/typemap_oracle.h"
+
+namespace forebay::plan {
+namespace {
+
+// A part of a random view, and its bytes in order.
+struct Rank {
+  ViewPart part;
+  std::vector<uint64_t> bytes;
+};
+
+Rank random_rank(TypeOracle& oracle) {
+  const OracleType type = oracle.make(static_cast<int>(oracle.pick(0, 3)), true);
+  const auto displacement = static_cast<uint64_t>(oracle.pick(0, 400));
+  Rank rank;
+  rank.part.view = TiledMap::view(Offset(displacement), type.map).value();
+  const auto size = static_cast<int64_t>(type.bytes.size());
+  const int64_t from = oracle.pick(0, size);
+  const int64_t length = oracle.pick(0, 4) == 0 ? 0 : oracle.pick(0, 3 * size);
+  rank.part.from = Length(static_cast<uint64_t>(from));
+  rank.part.length = Length(static_cast<uint64_t>(length));
+  for (int64_t k = from; k < from + length; ++k)
+    rank.bytes.push_back(displacement +
+                         static_cast<uint64_t>(type.bytes[static_cast<size_t>(k % size)] +
+                                               k / size * type.extent()));
+  return rank;
+}
+
+std::vector<Rank> random_ranks(TypeOracle& oracle) {
+  std::vector<Rank> ranks;
+  for (int64_t n = oracle.pick(1, 9); n > 0; --n) ranks.push_back(random_rank(oracle));
+  return ranks;
+}
+
+Extent region_of(const std::vector<Rank>& ranks) {
+  uint64_t low = UINT64_MAX, high = 0;
+  for (const Rank& rank : ranks)
+    if (!rank.bytes.empty())
+      low = std::min(low, rank.bytes.front()), high = std::max(high, rank.bytes.back() + 1);
+  return high ? ext(low, high - low) : Extent{};
+}
+
+Samples samples_of(const Rank& rank) {
+  Samples samples;
+  samples.bytes = rank.bytes.size();
+  for (size_t k = 0; k < 4 && samples.bytes; ++k)
+    samples.offsets.push_back(rank.bytes[k * rank.bytes.size() / 4]);
+  if (samples.bytes) samples.offsets.push_back(rank.bytes.back() + 1);
+  return samples;
+}
+
+Realms random_realms(TypeOracle& oracle, const std::vector<Rank>& ranks, size_t aggregators) {
+  const Extent region = region_of(ranks);
+  const auto alignment = static_cast<uint64_t>(oracle.pick(0, 1) ? 1 : oracle.pick(2, 64));
+  switch (oracle.pick(0, 3)) {
+    case 0:
+      return even_realms(region, aggregators, alignment);
+    case 1: {
+      std::vector<Samples> samples;
+      for (const Rank& rank : ranks) samples.push_back(samples_of(rank));
+      return balanced_realms(region, samples, aggregators, alignment);
+    }
+    case 2:
+      return cyclic_realms(static_cast<uint64_t>(oracle.pick(1, 500)), aggregators);
+    default:
+      return striped_realms(static_cast<uint64_t>(oracle.pick(1, 100)),
+                            static_cast<uint32_t>(oracle.pick(1, 5)), aggregators);
+  }
+}
+
+// One window: each byte of each rank that lies in it has its place in the buffer.
+void check_window(const std::vector<Extent>& runs, const std::vector<Rank>& ranks) {
+  std::vector<uint64_t> in_buffer;
+  for (const Extent& run : runs)
+    for (uint64_t k = 0; k < run.length.value; ++k) in_buffer.push_back(run.offset.value + k);
+  ASSERT_TRUE(std::is_sorted(in_buffer.begin(), in_buffer.end(), std::less_equal<>()));
+  const std::set<uint64_t> inside(in_buffer.begin(), in_buffer.end());
+  for (const Rank& rank : ranks) {
+    std::vector<uint64_t> expected, placed;
+    for (const uint64_t b : rank.bytes)
+      if (inside.contains(b)) expected.push_back(b);
+    place_in_window(runs, rank.part, [&](uint64_t at, Length stream, uint64_t length) {
+      for (uint64_t k = 0; k < length; ++k) {
+        placed.push_back(in_buffer.at(at + k));
+        ASSERT_EQ(placed.back(), rank.bytes.at((stream - rank.part.from).value + k));
+      }
+    });
+    ASSERT_EQ(placed, expected);
+  }
+}
+
+TEST(Coverage, RandomAccessesAndRealms) {
+  const uint64_t seed = test_seed();
+  TypeOracle oracle(seed);
+  for (int round = 0; round < 400; ++round) {
+    SCOPED_TRACE(round);
+    const auto ranks = random_ranks(oracle);
+    std::vector<ViewPart> parts;
+    std::set<uint64_t> all, seen;
+    for (const Rank& rank : ranks) {
+      parts.push_back(rank.part);
+      all.insert(rank.bytes.begin(), rank.bytes.end());
+    }
+    const auto aggregators = static_cast<size_t>(oracle.pick(1, 5));
+    const Realms realms = random_realms(oracle, ranks, aggregators);
+    ASSERT_EQ(realms.size(), aggregators);
+    for (const TiledMap& realm : realms) {
+      Coverage coverage(parts, ranges_of(realm));
+      const auto most = static_cast<uint64_t>(oracle.pick(1, 700));
+      const auto most_runs = static_cast<size_t>(oracle.pick(1, 40));
+      uint64_t bytes = 0;
+      for (auto runs = coverage.next(most, most_runs); !runs.empty();
+           runs = coverage.next(most, most_runs)) {
+        ASSERT_LE(runs.size(), most_runs);
+        check_window(runs, ranks);
+        if (::testing::Test::HasFatalFailure()) return;
+        uint64_t in_window = 0;
+        for (const Extent& run : runs) {
+          in_window += run.length.value;
+          for (uint64_t k = 0; k < run.length.value; ++k)
+            ASSERT_TRUE(seen.insert(run.offset.value + k).second);
+        }
+        ASSERT_LE(in_window, most);
+        bytes += in_window;
+      }
+      ASSERT_EQ(Coverage(parts, ranges_of(realm)).count(), bytes);
+    }
+    ASSERT_EQ(seen, all);
+  }
+}
+
+TEST(Coverage, WhatIsInBothOfTwo) {
+  const Realms stripes = cyclic_realms(10, 3), realm = even_realms(ext(5, 40), 2, 1);
+  const Ranges both = in_both(ranges_of(realm[0]), ranges_of(stripes[1]));
+  EXPECT_EQ(both(Offset(0)), ext(10, 10));
+  EXPECT_EQ(both(Offset(12)), ext(12, 8));
+  EXPECT_EQ(both(Offset(20)), std::nullopt);  // the realm ends at 25, the next stripe is at 40
+}
+
+// A billion pieces: nothing is walked but what is asked for.
+TEST(Coverage, LargeRegularViewsAreNotWalked) {
+  std::vector<ViewPart> parts;
+  for (uint64_t rank = 0; rank < 4; ++rank) {
+    const auto tile = TypeMap::resized(*TypeMap::bytes(8), 0, 32);
+    parts.push_back({*TiledMap::view(Offset(8 * rank), *tile), Length(0), Length(8ull << 30)});
+  }
+  const Realms realms = even_realms(ext(0, 32ull << 30), 1024, 1);
+  for (size_t i = 0; i < realms.size(); ++i) {
+    Coverage coverage(parts, ranges_of(realms[i]));
+    const auto runs = coverage.next(4096, 10);
+    ASSERT_EQ(runs.size(), 1u);
+    EXPECT_EQ(runs[0], ext((32ull << 20) * i, 4096));
+  }
+}
+
+TEST(ViewPart, ComesBackFromNumbers) {
+  const uint64_t seed = test_seed();
+  TypeOracle oracle(seed);
+  for (int round = 0; round < 300; ++round) {
+    const Rank rank = random_rank(oracle);
+    std::vector<int64_t> numbers;
+    rank.part.encode(numbers);
+    std::span<const int64_t> rest(numbers);
+    const auto back = ViewPart::decode(rest);
+    ASSERT_TRUE(back.has_value()) << back.error().message();
+    ASSERT_TRUE(rest.empty());
+    ASSERT_EQ(back->length, rank.part.length);
+    std::vector<uint64_t> bytes;
+    for (TiledCursor cursor = back->cursor(); !cursor.done();) {
+      const Extent e = cursor.take(cursor.left());
+      for (uint64_t k = 0; k < e.length.value; ++k) bytes.push_back(e.offset.value + k);
+    }
+    ASSERT_EQ(bytes, rank.bytes);
+    for (size_t cut = 0; cut < numbers.size(); ++cut) {
+      std::span<const int64_t> part(numbers.data(), cut);
+      (void)ViewPart::decode(part);  // an error or not, and no more
+    }
+  }
+}
+
+// D numbers of the type or M of the access, whichever are fewer.
+TEST(ViewPart, IsDescribedByWhatIsShorter) {
+  std::vector<TypeMap::Block> blocks;
+  for (int64_t i = 0; i < 10'000; ++i) blocks.push_back({i * i, 1});
+  const auto irregular = TypeMap::indexed(blocks, *TypeMap::bytes(1));
+  ViewPart few{*TiledMap::view(Offset(0), *irregular), Length(5000), Length(10)};
+  std::vector<int64_t> numbers;
+  few.encode(numbers);
+  EXPECT_LT(numbers.size(), 40u);
+
+  const auto tile = TypeMap::resized(*TypeMap::bytes(8), 0, 32);
+  ViewPart regular{*TiledMap::view(Offset(0), *tile), Length(4), Length(1ull << 40)};
+  numbers.clear();
+  regular.encode(numbers);
+  EXPECT_LT(numbers.size(), 20u);
+}
+
+// Types that hold each other twice at every level stay as small as they are in memory.
+TEST(ViewPart, SharedSubtreesAreWrittenOnce) {
+  auto type =
+      TypeMap::indexed(std::vector<TypeMap::Block>{{0, 1}, {3, 2}, {9, 1}}, *TypeMap::bytes(1));
+  for (int level = 0; level < 20; ++level) {
+    const int64_t extent = type->extent();
+    const std::vector<TypeMap::Member> twice = {
+        {0, 1, *type}, {extent + 1, 1, *type}, {3 * extent + 7, 1, *type}};
+    type = TypeMap::structure(twice);
+  }
+  const ViewPart part{*TiledMap::view(Offset(0), *type), Length(0), Length(1000)};
+  std::vector<int64_t> numbers;
+  part.view.encode(numbers);
+  EXPECT_LT(numbers.size(), 1000u);
+  std::span<const int64_t> rest(numbers);
+  EXPECT_EQ(TiledMap::decode(rest)->total(), part.view.total());
+}
+
+}  // namespace
+}  // namespace forebay::plan

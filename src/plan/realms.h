@@ -1,0 +1,67 @@
+// Realms: which aggregator of a collective call owns which bytes of the file (paper 5, sections 3.4
+// and 4.2.2). A realm is any set of extents, as a datatype and a displacement describe it; those of
+// a call are apart and hold every byte that the call names.
+//
+// Policies, each a function from what is known to realms. Persistent realms are cyclic over the
+// whole file from byte 0 on, and only their size is chosen (persistent_size).
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "plan/coverage.h"
+
+namespace forebay::plan {
+
+using Realms = std::vector<TiledMap>;  // by aggregator
+
+// Equal parts of a region, with borders at multiples of `alignment` (1: none).
+Realms even_realms(Extent region, size_t aggregators, uint64_t alignment);
+
+// Parts of a region with equal amounts of data. What is known of the data are samples of each rank:
+// the offsets of its bytes at equal distances in its stream, the first and the last (as an end)
+// among them, so between any two neighbours lies the same amount.
+struct Samples {
+  uint64_t bytes = 0;
+  std::vector<uint64_t> offsets;  // rising, two or more; empty if there are no bytes
+};
+Realms balanced_realms(Extent region, std::span<const Samples> ranks, size_t aggregators,
+                       uint64_t alignment);
+
+// Realm i: [i * size, (i + 1) * size), and again after all the others, to the end of any file.
+Realms cyclic_realms(uint64_t size, size_t aggregators);
+
+// Cyclic by stripes. So many of the aggregators get one that each of them serves targets of its
+// own, or each target has aggregators of its own; the others get none.
+Realms striped_realms(uint64_t stripe, uint32_t targets, size_t aggregators);
+
+// As a user says it: one realm for each aggregator, apart by commas, each "at:length" or
+// "at:length/stride" (bytes; repeated to the end of any file). EINVAL for anything else, and for
+// realms that overlap or, up to the last border named, leave bytes out.
+Result<Realms> given_realms(std::string_view text);
+
+// Is every byte of the region in one realm, no more and no less?
+bool complete(const Realms& realms, Extent region);
+
+// Realms in another order: those that come one after the other in the file go to aggregators that
+// have the same place (a server, a node), since these are neighbours in what they share.
+Realms adjacent_realms(Realms realms, std::span<const uint32_t> place_of_aggregator);
+
+// How the size of persistent realms is chosen: by the user; by the size that the file will have
+// after the first call; by the region of the first call; or that again whenever the types change.
+enum class Persistent : uint8_t { off, user, file_size, region, dynamic };
+struct PersistentFacts {
+  Persistent form = Persistent::off;
+  uint64_t user_size = 0;
+  uint64_t file_size = 0;  // after the call
+  Extent region;           // of the call, all ranks together
+  size_t aggregators = 1;
+  uint64_t alignment = 1;
+};
+uint64_t persistent_size(const PersistentFacts& facts);  // a multiple of the alignment
+
+// Do the ranks' regions overlap anywhere? If not, nobody gains by an exchange.
+bool interleaved(std::span<const Extent> regions);
+
+}  // namespace forebay::plan
