@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "mpiio/collective.h"
 #include "mpiio/operation.h"
 #include "mpiio/process.h"
 #include "mpiio/report.h"
@@ -106,6 +107,12 @@ void ready(File& file, const DataCall& call, MPI_Offset offset, const Buffer& bu
   transfer.guarded([&] { make_ready(file, call, offset, buffer, transfer); });
 }
 
+void move(File& file, const DataCall& call, Transfer& transfer) {
+  if (!call.collective || file.ranks == 1) return transfer.run();
+  if (!file.collective) file.collective = std::make_unique<Collective>(file);
+  file.collective->run(transfer);
+}
+
 std::shared_ptr<File> find(MPI_File handle) {
   return Process::get().files().find(handle);
 }
@@ -126,7 +133,7 @@ int blocking(const DataCall& call, MPI_File handle, MPI_Offset offset, const Buf
     transfer.fail(split_pending(*file));
   else
     ready(*file, call, offset, buffer, transfer);
-  transfer.run();
+  move(*file, call, transfer);
   transfer.finish();
   set_status(status, transfer.moved());
   return report(file.get(), call.name,

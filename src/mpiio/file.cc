@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "mpiio/collective.h"
 #include "mpiio/operation.h"
 
 namespace forebay::mpiio {
@@ -14,6 +15,7 @@ void File::release() {
   if (comm != MPI_COMM_NULL) PMPI_Comm_free(&comm);
   view = View();
   split = nullptr;
+  collective = nullptr;
   meeting = nullptr;
 }
 
@@ -27,10 +29,21 @@ Result<uint64_t> File::size() const {
   return reply->attr.size;
 }
 
-uint32_t File::write_flags() const {
-  if (!place.served) return 0;
-  if (hints.is("forebay_write_behind", "on")) return kFlagBehind;
-  return hints.is("forebay_write_behind", "off") ? uint32_t{kFlagStable} : 0;
+Result<uint64_t> File::move(Op op, Extents where, Extents memory) const {
+  Request moving = request(op);
+  moving.flags = op == Op::write ? write_flags.load() : 0;
+  moving.file = std::move(where);
+  moving.memory.shape = std::move(memory);
+  auto reply = call(std::move(moving));
+  if (!reply) return reply.error();
+  return reply->count;
+}
+
+void File::obey_hints() {
+  write_flags = !place.served                             ? 0u
+                : hints.is("forebay_write_behind", "on")  ? uint32_t{kFlagBehind}
+                : hints.is("forebay_write_behind", "off") ? uint32_t{kFlagStable}
+                                                          : 0u;
 }
 
 Fault File::agree(Fault mine) const {

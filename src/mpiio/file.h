@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "mpiio/hints.h"
 #include "mpiio/meeting.h"
@@ -17,6 +18,7 @@
 
 namespace forebay::mpiio {
 
+class Collective;
 class Operation;
 
 struct File {
@@ -31,7 +33,8 @@ struct File {
   Request request(Op op) const;
   Result<Reply> call(Request request) const { return place.store->call(std::move(request)); }
   Result<uint64_t> size() const;
-  uint32_t write_flags() const;  // what hints say of its writes
+  // Op::read or Op::write; `memory`: absolute addresses. How many bytes there were.
+  Result<uint64_t> move(Op op, Extents file, Extents memory) const;
 
   // Lets go of what is MPI's. On the program's thread; the last owner may be another one.
   void release();
@@ -44,6 +47,7 @@ struct File {
 
   MPI_Comm comm = MPI_COMM_NULL;  // our own duplicate
   int rank = 0, ranks = 1;
+  std::vector<uint32_t> nodes;  // by rank: the number of its node
   std::string name;
   int amode = 0;
 
@@ -52,6 +56,8 @@ struct File {
   CallerRef caller;
 
   View view;
+  uint32_t view_number = 0;  // another one with every view
+  std::unique_ptr<Collective> collective;
   std::mutex mutex;
   MPI_Offset position = 0;  // the individual pointer, in etypes
   std::unique_ptr<Meeting> meeting;
@@ -65,7 +71,9 @@ struct File {
   const char* split_call = nullptr;
 
   Hints hints;
-  HintList user_hints;  // which stay on top
+  HintList user_hints;                   // which stay on top
+  std::atomic<uint32_t> write_flags{0};  // what hints say of its writes
+  void obey_hints();                     // after they have changed
   MPI_Errhandler handler = MPI_ERRORS_RETURN;
   MPI_Fint number = 0;  // in Fortran
 };

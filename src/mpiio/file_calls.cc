@@ -132,6 +132,7 @@ Fault set_view(File& file, View::Wanted wanted, const char* representation, MPI_
   if (auto fault = file.agree(std::move(mine), static_cast<long long>(kind))) return fault;
   take_hints(info, file);
   file.view = std::move(view);
+  ++file.view_number;
   file.shared_pointer = next_pointer;
   std::lock_guard lock(file.mutex);
   file.position = 0;

@@ -24,7 +24,7 @@ const std::vector<Row>& rows() {
   static const std::vector<Row> table = {
       {{"cb_nodes", "", "aggregators of a collective call"}, Kind::positive},
       {{"cb_buffer_size", "16777216", "bytes of an aggregator's buffer"}, Kind::positive},
-      {{"cb_config_list", "*:1", "which processes may be aggregators"}, Kind::text},
+      {{"cb_config_list", "", "which processes may be aggregators"}, Kind::text},
       {{"romio_cb_read", "automatic", "collective buffering of reads"}, Kind::choice, kSwitch},
       {{"romio_cb_write", "automatic", "collective buffering of writes"}, Kind::choice, kSwitch},
       {{"romio_ds_read", "automatic", "sieving of independent reads"}, Kind::choice, kSwitch},
@@ -41,6 +41,9 @@ const std::vector<Row>& rows() {
       {{"striping_unit", "", "bytes of a stripe of a new file"}, Kind::number},
       {{"start_iodevice", "", "the first storage target of a new file"}, Kind::number},
       {{"file_perm", "", "permission bits of a new file, octal"}, Kind::octal},
+      {{"forebay_realms", "automatic", "how file realms are made"},
+       Kind::choice,
+       "automatic|even|balanced|striped"},
       {{"forebay_direct", "false", "data goes around the page cache"}, Kind::choice, kBool},
       {{"forebay_write_behind", "server", "a server may acknowledge writes early"},
        Kind::choice,

@@ -7,25 +7,19 @@
 // attached before the first use: most files never share a pointer.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <mutex>
 
 #include "core/result.h"
 #include "mpiio/arbiter.h"
 #include "mpiio/node_state.h"
+#include "mpiio/shared_memory.h"
 
 namespace forebay::mpiio {
 
 class Meeting {
  public:
-  // Plain bytes, to be broadcast.
-  struct Place {
-    std::array<char, 128> node{};  // of the machine and its processes' name space
-    int32_t process = 0;
-    int32_t descriptor = -1;
-    uint64_t mark = 0;  // found in the memory again
-  };
+  using Place = SharedMemory::Place;  // plain bytes, to be broadcast
 
   // Of rank 0. `alone`: there is no other rank.
   static Result<std::unique_ptr<Meeting>> host(bool alone);
@@ -46,14 +40,11 @@ class Meeting {
   Result<SharedState*> state();
 
  private:
-  struct Memory;
   Meeting() = default;
-  Result<void> attach();
-  std::string path() const;
 
   bool host_ = false;
   Place place_;
-  Memory* memory_ = nullptr;
+  SharedMemory memory_;  // holds a NodeMemory
   bool moved_ = false;
   Invitation invitation_;
   Arbiter* arbiter_ = nullptr;

@@ -9,8 +9,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <sstream>
+#include <thread>
 
+#include "mpiio/collective.h"
 #include "mpiio/operation.h"
 #include "mpiio/process.h"
 
@@ -47,6 +50,7 @@ struct Announcement {
   int code = MPI_SUCCESS;
   Meeting::Place meeting;
   uint64_t site_hints = 0, user_hints = 0;  // bytes of text
+  uint32_t aggregators = 1;                 // of a node, unless hints say otherwise
 };
 
 class Opening {
@@ -69,6 +73,8 @@ class Opening {
     if (auto of_first = follow(fault)) return of_first;
     if (file_->rank != 0) fault = open_here(0);
     if (auto worst = gather(std::move(fault))) return undo(worst);
+    choose_aggregators();
+    file_->obey_hints();
     return set_pointers();
   }
 
@@ -131,6 +137,7 @@ class Opening {
       news.code = fault.code;
       news.site_hints = site_hints_.size();
       news.user_hints = user_hints_.size();
+      news.aggregators = aggregators_;
       if (file_->meeting) news.meeting = file_->meeting->place();
     }
     if (file_->ranks == 1) return fault;
@@ -138,6 +145,7 @@ class Opening {
     if (news.code != MPI_SUCCESS)
       return file_->rank == 0 ? fault : Fault{news.code, "rank 0 could not open it"};
     if (file_->rank != 0) file_->meeting = Meeting::guest(news.meeting);
+    aggregators_ = news.aggregators;
     share_hints(news);
     return {};
   }
@@ -159,8 +167,6 @@ class Opening {
     take_hints(hints_of(info_), file_->hints);
     file_->user_hints = parse_hint_variable(user_hints_);
     take_hints(file_->user_hints, file_->hints);
-    if (file_->hints["cb_nodes"].empty())
-      file_->hints.set("cb_nodes", std::to_string(file_->ranks));
   }
 
   // The worst of all ranks' outcomes; and where they meet.
@@ -176,7 +182,28 @@ class Opening {
       return {MPI_ERR_NOT_SAME,
               "some ranks have it at a server and others do not: give all of "
               "them the same configuration"};
-    return most[1] ? move_meeting() : Fault{};
+    apart_ = most[1] != 0;
+    return apart_ ? move_meeting() : Fault{};
+  }
+
+  // Which ranks share a node, and how many aggregators there are if no hint says it.
+  void choose_aggregators() {
+    const auto ranks = static_cast<size_t>(file_->ranks);
+    file_->nodes.assign(ranks, 0);
+    if (apart_) {
+      std::vector<uint64_t> names(ranks);
+      const uint64_t mine = SharedMemory::this_node();
+      PMPI_Allgather(&mine, 1, MPI_UINT64_T, names.data(), 1, MPI_UINT64_T, file_->comm);
+      std::map<uint64_t, uint32_t> known;
+      for (size_t rank = 0; rank < ranks; ++rank)
+        file_->nodes[rank] =
+            known.try_emplace(names[rank], static_cast<uint32_t>(known.size())).first->second;
+    }
+    Hints& hints = file_->hints;
+    if (!hints["cb_nodes"].empty()) return;
+    const auto per_node = plan::per_node_of(hints["cb_config_list"]).value_or(aggregators_);
+    const auto chosen = plan::choose_aggregators(file_->nodes, 0, per_node);
+    hints.set("cb_nodes", std::to_string(chosen.size()));
   }
 
   Fault move_meeting() {
@@ -228,7 +255,9 @@ class Opening {
   std::shared_ptr<File> file_ = std::make_shared<File>();
   const MPI_Info info_;
   std::string site_hints_, user_hints_;
-  bool open_ = false;
+  // Of a node: more would wait for each other's processors.
+  uint32_t aggregators_ = std::clamp(std::thread::hardware_concurrency(), 1u, 8u);
+  bool open_ = false, apart_ = false;
 };
 
 void wait_for_operations(const File& file) {
@@ -238,6 +267,8 @@ void wait_for_operations(const File& file) {
 void explain(const File& file) {
   std::string text =
       fmt::format("forebay: {}: {}; {} ranks", file.name, file.place.why, file.ranks);
+  if (file.collective)
+    if (const auto why = file.collective->explanation(); !why.empty()) text += "; " + why;
   for (const std::string& one : file.hints.ignored()) text += "; ignored " + one;
   std::fprintf(stderr, "%s\n", text.c_str());
 }
@@ -296,6 +327,7 @@ void take_hints(MPI_Info info, File& file) {
   for (const auto& [key, value] : hints_of(info))
     if (std::find(kAtOpen.begin(), kAtOpen.end(), key) == kAtOpen.end()) file.hints.set(key, value);
   take_hints(file.user_hints, file.hints);
+  file.obey_hints();
 }
 
 HintList hints_of(MPI_Info info) {

@@ -52,7 +52,6 @@ Fault Transfer::prepare(MPI_Offset position) {
     return {MPI_ERR_ARG, fmt::format("offset {} lies beyond what a file can hold", position)};
   from_ = *from;
   view_ = file_.view.map;
-  if (direction_ == Direction::write) write_flags_ = file_.write_flags();
   if (representation_->converts()) return convert_out();
   return {};
 }
@@ -80,13 +79,8 @@ Result<SharedState::Held> Transfer::lock() {
 }
 
 Result<uint64_t> Transfer::move_part(plan::TransferCursor::Part part) {
-  Request request = file_.request(direction_ == Direction::read ? Op::read : Op::write);
-  request.flags = write_flags_;
-  request.file = std::move(part.file);
-  request.memory.shape = std::move(part.memory);
-  auto reply = file_.call(std::move(request));
-  if (!reply) return reply.error();
-  return reply->count;
+  return file_.move(direction_ == Direction::read ? Op::read : Op::write, std::move(part.file),
+                    std::move(part.memory));
 }
 
 void Transfer::run() {

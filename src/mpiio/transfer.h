@@ -13,6 +13,7 @@
 
 #include "mpiio/file.h"
 #include "mpiio/shared_state.h"
+#include "plan/view_part.h"
 
 namespace forebay::mpiio {
 
@@ -43,6 +44,15 @@ class Transfer {
     }
   }
 
+  // After prepare(), for who moves the bytes instead of run(): where they lie in the file (nowhere,
+  // if there is a fault) and in memory.
+  Direction direction() const { return direction_; }
+  plan::ViewPart part() const {
+    return fault_ ? plan::ViewPart() : plan::ViewPart{view_, from_, Length(length_)};
+  }
+  const plan::TiledMap& memory() const { return memory_; }
+  void set_moved(uint64_t bytes) { moved_ = bytes; }
+
   const Fault& fault() const { return fault_; }
   void fail(Fault fault) { fault_ = std::move(fault); }
   // Bytes of the program's type that have moved: what MPI_Get_count counts.
@@ -67,7 +77,6 @@ class Transfer {
   std::vector<std::byte> converted_;
   Fault fault_;
   uint64_t moved_ = 0;
-  uint32_t write_flags_ = 0;
 };
 
 }  // namespace forebay::mpiio

@@ -102,8 +102,9 @@ Result<std::shared_ptr<Store>> Places::local(const std::string& folder) {
   options.mapped_piece = 4096;  // ranks write one file at the same time
   auto made = PosixStore::open(options, around_.counters);
   if (!made) return made.error();
+  const bool cheap_pieces = (*made)->local();
   recent_ = store = std::move(*made);
-  known = {store, now.st_dev, now.st_ino};
+  known = {store, now.st_dev, now.st_ino, cheap_pieces};
   std::erase_if(locals_, [](const auto& one) { return one.second.store.expired(); });
   return store;
 }
@@ -125,13 +126,15 @@ Result<Whereabouts> Places::find(const std::string& name, Follow follow) {
     if (auto rest = below(*path, *prefix)) {
       auto store = server();
       if (!store) return store.error();
-      return Whereabouts{std::move(*store), *rest, true, fmt::format("served: below {}", *prefix)};
+      return Whereabouts{std::move(*store), *rest, true, false,
+                         fmt::format("served: below {}", *prefix)};
     }
     why = fmt::format("local: not below {}, which is what the server exports", *prefix);
   }
   auto store = local(path->parent_path().string());
   if (!store) return store.error();
-  return Whereabouts{std::move(*store), path->filename().string(), false, std::move(why)};
+  return Whereabouts{std::move(*store), path->filename().string(), false,
+                     locals_[path->parent_path().string()].cheap_pieces, std::move(why)};
 }
 
 }  // namespace forebay::mpiio

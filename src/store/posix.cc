@@ -64,6 +64,7 @@ class Local final : public PosixStore {
   std::string_view identity(const Handle& handle) const override {
     return posix::Handles::identity(handle);
   }
+  bool local() const override { return fs_.local; }
   bool kernel_handles() const override { return ops_.kernel_handles(); }
   bool uses_ring() const override { return ring() != nullptr; }
   unsigned concurrency() const override {

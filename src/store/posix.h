@@ -82,6 +82,8 @@ class PosixStore : public Store {
   // Says what is wrong with the directory or the key (missing, not a directory, not readable).
   static Result<std::unique_ptr<PosixStore>> open(PosixOptions options, CounterSet& counters);
 
+  // Is it a local file system, on which pieces are cheap (mapped)?
+  virtual bool local() const = 0;
   virtual bool kernel_handles() const = 0;  // for people and tests
   virtual bool uses_ring() const = 0;
 };

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """mpiio_fuzz on Forebay's MPI-IO: local, or through a server of its own.
 
-    fuzz_ours.py BUILD MPI RANKS CASES [--served] [--apart] [--without FEATURES]
+    fuzz_ours.py BUILD MPI RANKS CASES [--served] [--apart] [--without FEATURES] [--hints HINTS]
 
 --apart: every rank in a name space of processes of its own, which looks to us like another node
 (needs root, and an MPI that does not mind: Open MPI over TCP).
@@ -27,6 +27,7 @@ def main():
     parser.add_argument("--seconds", default="100")
     parser.add_argument("--apart", action="store_true")
     parser.add_argument("--without", help="features that the MPI itself has wrong")
+    parser.add_argument("--hints", help="of every file, as FOREBAY_HINTS has them")
     options = parser.parse_args()
     if options.apart and os.geteuid() != 0:
         print("skipped: ranks are put apart by root only")
@@ -36,6 +37,8 @@ def main():
         data = os.path.join(scratch, "data")
         os.mkdir(data)
         env, variables = launch.environment(), {}
+        if options.hints:
+            variables["FOREBAY_HINTS"] = options.hints
         forebay = os.path.join(options.build, "bin", "forebay")
         run_dir = os.path.join(scratch, "run")
         if options.served:

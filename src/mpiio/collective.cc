@@ -1,0 +1,246 @@
+#include "mpiio/collective.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mpiio/two_phase.h"
+
+namespace forebay::mpiio {
+namespace {
+
+enum Kind : uint64_t { kAutomatic, kEven, kBalanced, kStriped, kGiven };
+
+constexpr std::string_view kKinds[] = {"", "even", "balanced", "striped", "given"};
+
+// Views whose descriptions are longer are cut to what each call needs of them.
+constexpr size_t kMostNumbersKept = 4096;
+constexpr uint32_t kMostRuns = 65536;                // of a window
+constexpr uint64_t kMostBuffer = uint64_t{1} << 30;  // of a half: MPI counts in ints
+
+uint64_t kind_of(const std::string& hint) {
+  for (uint64_t i = 1; i < std::size(kKinds); ++i)
+    if (hint == kKinds[i]) return i;
+  return kAutomatic;
+}
+
+}  // namespace
+
+Collective::Settings Collective::settings() const {
+  const Hints& hints = file_.hints;
+  Settings s;
+  s.wish[0] = static_cast<uint64_t>(plan::wish_of(hints["romio_cb_read"]));
+  s.wish[1] = static_cast<uint64_t>(plan::wish_of(hints["romio_cb_write"]));
+  s.limit = hints.number("cb_nodes");
+  s.per_node = plan::per_node_of(hints["cb_config_list"]).value_or(UINT32_MAX);
+  s.buffer = std::min(hints.number("cb_buffer_size"), 2 * kMostBuffer);
+  s.alignment = std::max<uint64_t>(hints.number("romio_cb_fr_alignment"), 1);
+  s.realms = kind_of(hints["forebay_realms"]);
+  s.stripe = hints.number("striping_unit");
+  s.targets = std::max<uint64_t>(hints.number("striping_factor"), 1);
+  return s;
+}
+
+Collective::Summary Collective::summarize(const Transfer& transfer) {
+  Summary mine;
+  mine.settings = settings();
+  const plan::ViewPart part = transfer.part();
+  described_ = {};
+  if (part.empty()) return mine;
+  mine.describable = part.view.monotone();
+  const Extent bounds = part.bounds();
+  mine.low = bounds.offset.value;
+  mine.end = bounds.end().value;
+  mine.from = part.from.value;
+  mine.length = part.length.value;
+  for (size_t k = 0; k < kQuantiles; ++k)
+    mine.quantiles[k] =
+        part.view.offset_of(part.from + Length(part.length.value / kQuantiles * k)).value;
+  if (!mine.describable || sent_view_ == file_.view_number) return mine;
+  described_ = describe(part);
+  mine.numbers = described_.numbers.size();
+  return mine;
+}
+
+Collective::Described Collective::describe(const plan::ViewPart& part) const {
+  Described described;
+  part.view.encode(described.numbers);
+  described.whole_view = described.numbers.size() <= kMostNumbersKept;
+  if (!described.whole_view) {
+    described.numbers.clear();
+    part.encode(described.numbers);
+  }
+  return described;
+}
+
+Extent Collective::region() const {
+  uint64_t low = UINT64_MAX, end = 0;
+  for (const Summary& one : summaries_)
+    if (one.length > 0) low = std::min(low, one.low), end = std::max(end, one.end);
+  return end > 0 ? Extent{Offset(low), Length(end - low)} : Extent{};
+}
+
+plan::Method Collective::choose(Direction direction) const {
+  std::vector<Extent> regions;
+  bool describable = true;
+  for (const Summary& one : summaries_) {
+    regions.push_back(one.length > 0 ? Extent{Offset(one.low), Length(one.end - one.low)}
+                                     : Extent{});
+    describable = describable && one.describable;
+  }
+  const Settings& settings = summaries_.front().settings;
+  return plan::choose_method(
+      {.regions = regions,
+       .describable = describable,
+       .atomic = file_.atomic,
+       .kept = false,
+       .cheap_pieces = file_.place.cheap_pieces,
+       .wish = static_cast<plan::Wish>(settings.wish[direction == Direction::write ? 1 : 0])});
+}
+
+plan::Realms Collective::choose_realms() {
+  const Settings& settings = summaries_.front().settings;
+  std::vector<plan::Samples> samples;
+  for (const Summary& one : summaries_) {
+    plan::Samples of{one.length, {}};
+    if (one.length > 0) {
+      of.offsets.assign(one.quantiles.begin(), one.quantiles.end());
+      of.offsets.push_back(one.end);
+    }
+    samples.push_back(std::move(of));
+  }
+  auto chosen = plan::choose_realms({.region = region(),
+                                     .samples = samples,
+                                     .aggregators = aggregators_.size(),
+                                     .alignment = settings.alignment,
+                                     .persistent_size = 0,
+                                     .stripe = settings.stripe,
+                                     .targets = static_cast<uint32_t>(settings.targets),
+                                     .kind = kKinds[settings.realms],
+                                     .given = {}});
+  realms_why_ = chosen.why;
+  return std::move(chosen.realms);
+}
+
+// Each aggregator makes its buffer, and all learn where they are. False, on all ranks, if one of
+// them cannot.
+bool Collective::make_areas(const Settings& settings) {
+  ready_ = false;
+  areas_.clear();
+  aggregators_ = plan::choose_aggregators(file_.nodes, static_cast<uint32_t>(settings.limit),
+                                          static_cast<uint32_t>(settings.per_node));
+  const auto mine = std::find(aggregators_.begin(), aggregators_.end(), file_.rank);
+  index_ = mine == aggregators_.end() ? -1 : static_cast<int>(mine - aggregators_.begin());
+  areas_.resize(aggregators_.size());
+  std::vector<SharedMemory::Place> places(static_cast<size_t>(file_.ranks));
+  SharedMemory::Place own;
+  if (index_ >= 0) {
+    auto area = WindowArea::make({std::max<uint64_t>(settings.buffer / 2, 1), kMostRuns});
+    if (area) own = area->place(), areas_[static_cast<size_t>(index_)] = std::move(*area);
+  }
+  PMPI_Allgather(&own, sizeof own, MPI_BYTE, places.data(), sizeof own, MPI_BYTE, file_.comm);
+  for (const int rank : aggregators_)
+    if (places[static_cast<size_t>(rank)].bytes == 0) return false;
+  meet(std::move(places));
+  made_for_ = settings;
+  views_.assign(static_cast<size_t>(file_.ranks), {});
+  sent_view_ = UINT32_MAX;
+  return ready_ = true;
+}
+
+// Maps the buffers of those that are near; and every aggregator learns who is.
+void Collective::meet(std::vector<SharedMemory::Place> places) {
+  const size_t count = aggregators_.size();
+  near_.assign(count, 0);
+  next_window_.assign(count, 0);
+  for (size_t a = 0; a < count; ++a) {
+    const auto& place = places[static_cast<size_t>(aggregators_[a])];
+    if (static_cast<int>(a) == index_) near_[a] = 1;
+    if (near_[a] || !SharedMemory::near(place)) continue;
+    auto area = WindowArea::attach(place);
+    if (!area) continue;
+    areas_[a] = std::move(*area);
+    near_[a] = 1;
+  }
+  std::vector<char> all(count * static_cast<size_t>(file_.ranks));
+  PMPI_Allgather(near_.data(), static_cast<int>(count), MPI_CHAR, all.data(),
+                 static_cast<int>(count), MPI_CHAR, file_.comm);
+  rank_near_.assign(static_cast<size_t>(file_.ranks), 0);
+  for (size_t rank = 0; index_ >= 0 && rank < rank_near_.size(); ++rank)
+    rank_near_[rank] = all[rank * count + static_cast<size_t>(index_)];
+}
+
+// The aggregators get the views that they do not have yet.
+void Collective::exchange_views(const Described& mine) {
+  const auto ranks = static_cast<size_t>(file_.ranks);
+  const bool any = std::any_of(summaries_.begin(), summaries_.end(),
+                               [](const Summary& one) { return one.numbers > 0; });
+  std::vector<int64_t> numbers;
+  std::vector<int> from(ranks, 0);
+  if (any) {
+    std::vector<int> send(ranks, 0), zeros(ranks, 0), receive(ranks, 0);
+    for (const int rank : aggregators_)
+      send[static_cast<size_t>(rank)] = static_cast<int>(mine.numbers.size());
+    size_t total = 0;
+    for (size_t rank = 0; index_ >= 0 && rank < ranks; ++rank) {
+      from[rank] = static_cast<int>(total);
+      receive[rank] = static_cast<int>(summaries_[rank].numbers);
+      total += summaries_[rank].numbers;
+    }
+    numbers.resize(total);
+    PMPI_Alltoallv(mine.numbers.data(), send.data(), zeros.data(), MPI_INT64_T, numbers.data(),
+                   receive.data(), from.data(), MPI_INT64_T, file_.comm);
+  }
+  if (mine.whole_view) sent_view_ = file_.view_number;
+  parts_.assign(ranks, {});
+  for (size_t rank = 0; index_ >= 0 && rank < ranks; ++rank) {
+    const Summary& one = summaries_[rank];
+    if (one.length == 0) continue;
+    std::span<const int64_t> of(numbers.data() + from[rank], one.numbers);
+    if (one.numbers > kMostNumbersKept) {
+      if (auto part = plan::ViewPart::decode(of)) parts_[rank] = std::move(*part);
+      continue;
+    }
+    if (one.numbers > 0)
+      if (auto view = plan::TiledMap::decode(of)) views_[rank] = std::move(*view);
+    parts_[rank] = {views_[rank], Length(one.from), Length(one.length)};
+  }
+}
+
+void Collective::together(Transfer& transfer) {
+  exchange_views(described_);
+  const plan::Realms realms = choose_realms();
+  TwoPhase(*this, transfer, realms).run();
+}
+
+void Collective::run(Transfer& transfer) {
+  const Summary mine = summarize(transfer);
+  summaries_.resize(static_cast<size_t>(file_.ranks));
+  PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, summaries_.data(), sizeof mine, MPI_BYTE,
+                 file_.comm);
+  ++calls_;
+  plan::Method method = choose(transfer.direction());
+  const Settings& settings = summaries_.front().settings;
+  if (method.together && (!ready_ || !made_for_.same_buffers(settings))) {
+    const bool known = ready_;
+    if (!make_areas(settings)) method = {false, "an aggregator has no memory for its buffer"};
+    // Others have counted on views that new aggregators do not have.
+    if (known && ready_) return run(transfer);
+  }
+  why_ = method.why;
+  if (!method.together) return transfer.run();
+  ++together_;
+  together(transfer);
+}
+
+std::string Collective::explanation() const {
+  if (calls_ == 0) return {};
+  if (together_ == 0)
+    return fmt::format("{} collective calls, every rank by itself: {}", calls_, why_);
+  return fmt::format(
+      "{} collective calls, {} of them in two phases ({}): {} aggregators, buffers of {} bytes, "
+      "realms: {}",
+      calls_, together_, why_, aggregators_.size(), made_for_.buffer, realms_why_);
+}
+
+}  // namespace forebay::mpiio

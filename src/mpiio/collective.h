@@ -1,0 +1,92 @@
+// Collective: two-phase I/O (paper 5, chapter 4) of one open file, and what it keeps between calls:
+// who aggregates, the aggregators' buffers, which ranks' views they know.
+//
+// A call: every rank tells all others what it wants in a few numbers (Summary); all choose the same
+// (plan/collective.h). If it is to be done together, ranks send their views to the aggregators,
+// where these do not have them yet, and a TwoPhase does the rest.
+//
+// All ranks of the file call run() in the same order. On the program's thread; calls MPI.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mpiio/transfer.h"
+#include "mpiio/window_area.h"
+#include "plan/collective.h"
+
+namespace forebay::mpiio {
+
+class Collective {
+ public:
+  explicit Collective(File& file) : file_(file) {}
+  Collective(const Collective&) = delete;
+
+  // Moves the bytes of every rank's transfer. One that has a fault takes part without data.
+  void run(Transfer& transfer);
+
+  // For FOREBAY_EXPLAIN.
+  std::string explanation() const;
+
+ private:
+  friend class TwoPhase;
+
+  static constexpr size_t kQuantiles = 8;
+  // What hints say. Rank 0's count: ranks that were given different ones must not choose apart.
+  struct Settings {
+    uint64_t wish[2] = {0, 0};  // by Direction
+    uint64_t limit = 0, per_node = 1;
+    uint64_t buffer = 0, alignment = 1;
+    uint64_t realms = 0;  // a Kind
+    uint64_t stripe = 0, targets = 1;
+    bool same_buffers(const Settings& o) const {
+      return limit == o.limit && per_node == o.per_node && buffer == o.buffer;
+    }
+  };
+  struct Summary {
+    Settings settings;
+    uint64_t low = 0, end = 0;  // of its bytes in the file
+    uint64_t from = 0, length = 0;
+    uint64_t numbers = 0;      // that describe its view, if the aggregators have to be told
+    uint64_t describable = 1;  // monotone
+    std::array<uint64_t, kQuantiles> quantiles{};
+  };
+  struct Described {
+    std::vector<int64_t> numbers;
+    bool whole_view = false;
+  };
+
+  Settings settings() const;
+  Summary summarize(const Transfer& transfer);
+  Described describe(const plan::ViewPart& part) const;
+  plan::Method choose(Direction direction) const;
+  plan::Realms choose_realms();
+  bool make_areas(const Settings& settings);
+  void meet(std::vector<SharedMemory::Place> places);
+  void exchange_views(const Described& mine);
+  void together(Transfer& transfer);
+  Extent region() const;
+
+  File& file_;
+  std::vector<Summary> summaries_;  // of the call, by rank
+  Described described_;
+  uint32_t sent_view_ = UINT32_MAX;  // number of the view that the aggregators know
+
+  bool ready_ = false;
+  Settings made_for_;
+  std::vector<int> aggregators_;       // ranks
+  int index_ = -1;                     // of this rank among the aggregators
+  std::vector<WindowArea> areas_;      // by aggregator; of those that are near
+  std::vector<char> near_;             // by aggregator: is it near to this rank?
+  std::vector<char> rank_near_;        // by rank: is it near to this aggregator?
+  std::vector<uint32_t> next_window_;  // by aggregator
+  std::vector<plan::TiledMap> views_;  // by rank, of an aggregator
+  std::vector<plan::ViewPart> parts_;  // by rank, of an aggregator; of the call
+
+  uint64_t calls_ = 0, together_ = 0;
+  std::string_view why_, realms_why_;
+};
+
+}  // namespace forebay::mpiio

@@ -1,0 +1,262 @@
+#include "mpiio/two_phase.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace forebay::mpiio {
+namespace {
+
+enum Tag { kHeader = 1, kData = 2 };
+
+// Between a rank's memory, of whatever shape, and a buffer.
+void copy(plan::TiledCursor& memory, Length position, std::byte* buffer, uint64_t length,
+          Direction direction) {
+  if (memory.position() != position) memory.seek(position);
+  while (length > 0) {
+    const Extent piece = memory.take(Length(length));
+    auto* at = reinterpret_cast<std::byte*>(piece.offset.value);
+    const uint64_t n = piece.length.value;
+    std::memcpy(direction == Direction::write ? buffer : at,
+                direction == Direction::write ? at : buffer, n);
+    buffer += n;
+    length -= n;
+  }
+}
+
+}  // namespace
+
+TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& realms)
+    : kept_(kept),
+      file_(kept.file_),
+      transfer_(transfer),
+      realms_(realms),
+      part_(transfer.part()),
+      memory_(transfer.memory(), Length(), part_.length),
+      open_(kept.aggregators_.size(), 1),
+      open_count_(open_.size()) {
+  any_far_ = std::count(kept_.near_.begin(), kept_.near_.end(), 0) > 0;
+  if (!aggregates()) return;
+  near_ranks_ =
+      static_cast<uint32_t>(std::count(kept_.rank_near_.begin(), kept_.rank_near_.end(), 1));
+  any_far_ = any_far_ || near_ranks_ < kept_.rank_near_.size();
+  coverage_.emplace(kept_.parts_, plan::ranges_of(realms_[static_cast<size_t>(kept_.index_)]));
+  next_ = take_window();
+  more_ = true;
+}
+
+void TwoPhase::run() {
+  if (aggregates()) open_next();
+  for (; open_count_ > 0; ++step_) {
+    step();
+    end_far_sends(aggregates() ? step_ : step_ + 1);
+  }
+  if (aggregates() && reading())  // the buffers are free when the call is over
+    own().wait_for_all(own().opened() - 1, near_ranks_, [this] { progress(); });
+  end_far_sends(UINT32_MAX);
+  transfer_.set_moved(reading() ? moved_ : part_.length.value);
+}
+
+void TwoPhase::step() {
+  if (more_) open_next();
+  const size_t count = open_.size();
+  const size_t first =
+      aggregates() ? static_cast<size_t>(kept_.index_) : static_cast<size_t>(file_.rank) % count;
+  for (const bool near : {true, false}) {
+    for (size_t i = 0; i < count; ++i) {
+      const size_t a = (first + i) % count;
+      if (!open_[a] || (kept_.near_[a] != 0) != near) continue;
+      near ? visit_near(a) : visit_far(a);
+    }
+  }
+  if (opened_.empty()) return;
+  const Window window = std::move(opened_.front());
+  opened_.pop_front();
+  if (reading()) return;
+  const uint32_t number = own().opened() - 1 - static_cast<uint32_t>(opened_.size());
+  std::byte* buffer = own().buffer(number);
+  receive_from_far(window, buffer);
+  own().wait_for_all(number, near_ranks_, [this] { progress(); });
+  store(window, buffer);
+}
+
+TwoPhase::Window TwoPhase::take_window() {
+  Window window;
+  window.runs = coverage_->next(own().shape().buffer, own().shape().runs);
+  for (const Extent& run : window.runs) window.bytes += run.length.value;
+  return window;
+}
+
+// An aggregator without any data opens one window, which is empty, to say so.
+void TwoPhase::open_next() {
+  Window window = std::move(next_);
+  next_ = window.runs.empty() ? Window() : take_window();
+  more_ = !next_.runs.empty();
+  const uint32_t number = own().opened();
+  if (number >= 2) own().wait_for_all(number - 2, near_ranks_, [this] { progress(); });
+  WindowAbout about{.bytes = window.bytes, .end = window.bytes, .runs = 0, .last = !more_};
+  if (reading()) about.end = fill(window, own().buffer(number));
+  own().open(window.runs, about);
+  tell_far_ranks(window, about.end, about.last, own().buffer(number));
+  opened_.push_back(std::move(window));
+}
+
+Result<uint64_t> TwoPhase::call(Op op, const Window& window, const std::byte* buffer) {
+  auto runs = Extents::make(window.runs);
+  if (!runs) return runs.error();
+  const Extents memory(Extent{Offset(reinterpret_cast<uintptr_t>(buffer)), Length(window.bytes)});
+  return file_.move(op, std::move(*runs), memory);
+}
+
+// How many bytes there were.
+uint64_t TwoPhase::fill(const Window& window, std::byte* buffer) {
+  if (window.bytes == 0 || failed_) return 0;
+  auto moved = call(Op::read, window, buffer);
+  if (moved) return *moved;
+  fail(moved.error());
+  return 0;
+}
+
+void TwoPhase::store(const Window& window, const std::byte* buffer) {
+  if (window.bytes == 0 || failed_) return;
+  if (auto moved = call(Op::write, window, buffer); !moved) fail(moved.error());
+}
+
+void TwoPhase::fail(const Error& error) {
+  failed_ = true;
+  if (!transfer_.fault()) transfer_.fail(fault_of(error));
+}
+
+void TwoPhase::visit_near(size_t aggregator) {
+  WindowArea& area = kept_.areas_[aggregator];
+  const uint32_t number = kept_.next_window_[aggregator]++;
+  const auto seen = area.enter(number, [this] { progress(); });
+  const Direction direction = transfer_.direction();
+  plan::place_in_window(seen.runs, part_, [&](uint64_t at, Length stream, uint64_t length) {
+    const uint64_t there = std::min(length, seen.about.end - std::min(seen.about.end, at));
+    copy(memory_, stream - part_.from, seen.buffer + at, there, direction);
+    moved_ += there;
+  });
+  if (seen.about.last) open_[aggregator] = 0, --open_count_;
+  area.leave(number);
+}
+
+// The window as a far rank knows it: from its first byte to its last, as far as they are in the
+// aggregator's realm.
+void TwoPhase::visit_far(size_t aggregator) {
+  const int other = kept_.aggregators_[aggregator];
+  Header header;
+  PMPI_Recv(&header, sizeof header, MPI_BYTE, other, kHeader, file_.comm, MPI_STATUS_IGNORE);
+  if (header.last) open_[aggregator] = 0, --open_count_;
+  std::vector<Extent> runs;
+  const plan::Ranges ranges = plan::ranges_of(realms_[aggregator]);
+  for (Offset at(header.from); at < Offset(header.to);) {
+    const auto range = ranges(at);
+    if (!range || range->offset >= Offset(header.to)) break;
+    const Offset end = std::min(range->end(), Offset(header.to));
+    runs.push_back({range->offset, end - range->offset});
+    at = end;
+  }
+  std::vector<std::pair<Length, uint64_t>> pieces;
+  uint64_t bytes = 0;
+  plan::place_in_window(runs, part_, [&](uint64_t, Length stream, uint64_t length) {
+    pieces.emplace_back(stream - part_.from, length);
+    bytes += length;
+  });
+  if (bytes == 0) return;
+  Sent message;
+  message.step = step_;
+  message.data.resize(bytes);
+  uint64_t got = bytes;
+  if (reading()) {
+    MPI_Status status;
+    int count = 0;
+    PMPI_Recv(message.data.data(), static_cast<int>(bytes), MPI_BYTE, other, kData, file_.comm,
+              &status);
+    PMPI_Get_count(&status, MPI_BYTE, &count);
+    got = static_cast<uint64_t>(count);
+  }
+  uint64_t at = 0;
+  for (const auto& [position, length] : pieces) {
+    const uint64_t there = std::min(length, got - at);
+    copy(memory_, position, message.data.data() + at, there, transfer_.direction());
+    at += there;
+  }
+  moved_ += got;
+  if (reading()) return;
+  PMPI_Isend(message.data.data(), static_cast<int>(bytes), MPI_BYTE, other, kData, file_.comm,
+             &message.requests[0]);
+  sent_.push_back(std::move(message));
+}
+
+uint64_t TwoPhase::bytes_of(size_t rank, const Window& window) const {
+  uint64_t bytes = 0;
+  plan::place_in_window(window.runs, kept_.parts_[rank],
+                        [&](uint64_t, Length, uint64_t length) { bytes += length; });
+  return bytes;
+}
+
+// Of a read also what it has of theirs.
+void TwoPhase::tell_far_ranks(const Window& window, uint64_t end, bool last,
+                              const std::byte* buffer) {
+  for (size_t rank = 0; rank < kept_.rank_near_.size(); ++rank) {
+    if (kept_.rank_near_[rank]) continue;
+    Sent& message = sent_.emplace_back();
+    message.step = step_;
+    if (!window.runs.empty()) {
+      message.header.from = window.runs.front().offset.value;
+      message.header.to = window.runs.back().end().value;
+    }
+    message.header.last = last;
+    PMPI_Isend(&message.header, sizeof message.header, MPI_BYTE, static_cast<int>(rank), kHeader,
+               file_.comm, &message.requests[0]);
+    const uint64_t bytes = reading() ? bytes_of(rank, window) : 0;
+    if (bytes == 0) continue;
+    message.data.reserve(bytes);
+    plan::place_in_window(
+        window.runs, kept_.parts_[rank], [&](uint64_t at, Length, uint64_t length) {
+          const uint64_t there = std::min(length, end - std::min(end, at));
+          message.data.insert(message.data.end(), buffer + at, buffer + at + there);
+        });
+    PMPI_Isend(message.data.data(), static_cast<int>(message.data.size()), MPI_BYTE,
+               static_cast<int>(rank), kData, file_.comm, &message.requests[1]);
+  }
+}
+
+void TwoPhase::receive_from_far(const Window& window, std::byte* buffer) {
+  std::vector<std::vector<std::byte>> data(kept_.rank_near_.size());
+  std::vector<MPI_Request> requests;
+  for (size_t rank = 0; rank < data.size(); ++rank) {
+    if (kept_.rank_near_[rank]) continue;
+    const uint64_t bytes = bytes_of(rank, window);
+    if (bytes == 0) continue;
+    data[rank].resize(bytes);
+    PMPI_Irecv(data[rank].data(), static_cast<int>(bytes), MPI_BYTE, static_cast<int>(rank), kData,
+               file_.comm, &requests.emplace_back());
+  }
+  PMPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+  for (size_t rank = 0; rank < data.size(); ++rank) {
+    if (data[rank].empty()) continue;
+    const std::byte* from = data[rank].data();
+    plan::place_in_window(window.runs, kept_.parts_[rank],
+                          [&](uint64_t at, Length, uint64_t length) {
+                            std::memcpy(buffer + at, from, length);
+                            from += length;
+                          });
+  }
+}
+
+// What earlier steps sent has arrived, or does without anything that we have yet to do.
+void TwoPhase::end_far_sends(uint32_t before) {
+  for (; !sent_.empty() && sent_.front().step < before; sent_.pop_front())
+    PMPI_Waitall(static_cast<int>(sent_.front().requests.size()), sent_.front().requests.data(),
+                 MPI_STATUSES_IGNORE);
+}
+
+// Others may wait for a message of ours that MPI sends only while we call it.
+void TwoPhase::progress() const {
+  if (!any_far_) return;
+  int found = 0;
+  PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, file_.comm, &found, MPI_STATUS_IGNORE);
+}
+
+}  // namespace forebay::mpiio

@@ -1,0 +1,89 @@
+#include "plan/collective.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+namespace forebay::plan {
+
+Wish wish_of(std::string_view hint) {
+  return hint == "enable" ? Wish::enable : hint == "disable" ? Wish::disable : Wish::automatic;
+}
+
+Method choose_method(const MethodFacts& facts) {
+  if (facts.atomic) return {false, "atomic mode"};
+  if (!facts.describable) return {false, "a rank reads bytes twice"};
+  if (facts.wish == Wish::disable) return {false, "collective buffering is disabled"};
+  const bool any = std::any_of(facts.regions.begin(), facts.regions.end(),
+                               [](const Extent& e) { return !e.empty(); });
+  if (!any) return {false, "no rank has data"};
+  if (facts.wish == Wish::enable) return {true, "collective buffering is enabled"};
+  if (facts.kept) return {true, "aggregators keep their realms"};
+  if (!interleaved(facts.regions)) return {false, "the ranks' regions do not interleave"};
+  if (facts.cheap_pieces) return {false, "small pieces are cheap here"};
+  return {true, "the ranks' regions interleave"};
+}
+
+std::vector<int> choose_aggregators(std::span<const uint32_t> node_of_rank, uint32_t limit,
+                                    uint32_t per_node) {
+  std::map<uint32_t, std::vector<int>> ranks_of;  // in the order of nodes
+  for (size_t rank = 0; rank < node_of_rank.size(); ++rank)
+    ranks_of[node_of_rank[rank]].push_back(static_cast<int>(rank));
+  if (limit == 0) limit = UINT32_MAX;
+  uint32_t left = limit;
+  std::map<uint32_t, uint32_t> taken;
+  for (uint32_t round = 0; left > 0 && round < per_node; ++round) {
+    const uint32_t before = left;
+    for (const auto& [node, ranks] : ranks_of)
+      if (left > 0 && round < ranks.size()) ++taken[node], --left;
+    if (left == before) break;
+  }
+  std::vector<int> aggregators;
+  for (const auto& [node, count] : taken) {
+    // Spread over the node: neighbours in rank often share a core's caches.
+    const auto& ranks = ranks_of[node];
+    for (uint32_t i = 0; i < count; ++i) aggregators.push_back(ranks[i * ranks.size() / count]);
+  }
+  return aggregators;
+}
+
+std::optional<uint32_t> per_node_of(std::string_view config_list) {
+  if (config_list == "*" || config_list == "*:*") return UINT32_MAX;
+  if (!config_list.starts_with("*:")) return std::nullopt;
+  const std::string_view text = config_list.substr(2);
+  uint32_t n = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size() || n == 0)
+    return std::nullopt;
+  return n;
+}
+
+namespace {
+
+bool sparse(const RealmFacts& facts) {
+  uint64_t bytes = 0;
+  for (const Samples& rank : facts.samples) bytes += rank.bytes;
+  return bytes < facts.region.length.value / 2;
+}
+
+}  // namespace
+
+ChosenRealms choose_realms(const RealmFacts& facts) {
+  const size_t n = facts.aggregators;
+  if (facts.kind == "given") {
+    auto given = given_realms(facts.given);
+    if (given && given->size() <= n && complete(*given, facts.region)) {
+      given->resize(n);
+      return {std::move(*given), "as given"};
+    }
+  }
+  if (facts.persistent_size > 0)
+    return {cyclic_realms(facts.persistent_size, n), "persistent, from byte 0 on"};
+  if (facts.kind == "striped" && facts.stripe > 0)
+    return {striped_realms(facts.stripe, facts.targets, n), "cyclic by stripes"};
+  if (facts.kind == "balanced" || (facts.kind != "even" && sparse(facts)))
+    return {balanced_realms(facts.region, facts.samples, n, facts.alignment), "balanced by data"};
+  return {even_realms(facts.region, n, facts.alignment), "even parts of the region"};
+}
+
+}  // namespace forebay::plan

@@ -1,0 +1,59 @@
+// What a collective call does, chosen from what is known of it (paper 5, chapter 4): each rank by
+// itself, or together in two phases; who aggregates; which realms. Every rank computes the same
+// from the same facts, so nobody has to be told.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/realms.h"
+
+namespace forebay::plan {
+
+enum class Wish : uint8_t { automatic, enable, disable };
+Wish wish_of(std::string_view hint);
+
+struct MethodFacts {
+  std::span<const Extent> regions;  // by rank; empty: no data
+  bool describable = true;          // every rank's view is monotone
+  bool atomic = false;
+  bool kept = false;          // aggregators keep what they have moved
+  bool cheap_pieces = false;  // the Store takes small pieces from all ranks at once, at little cost
+  Wish wish = Wish::automatic;
+};
+struct Method {
+  bool together = false;
+  std::string_view why;
+};
+Method choose_method(const MethodFacts& facts);
+
+// Ranks that aggregate, those of a node one after the other: `limit` in all (0: no limit of its
+// own), at most `per_node` of a node, dealt out to the nodes evenly.
+std::vector<int> choose_aggregators(std::span<const uint32_t> node_of_rank, uint32_t limit,
+                                    uint32_t per_node);
+// Of cb_config_list, as far as it says how many of every node: "*:2", "*:*", "*"; nothing for
+// anything else.
+std::optional<uint32_t> per_node_of(std::string_view config_list);
+
+struct RealmFacts {
+  Extent region;
+  std::span<const Samples> samples;  // by rank
+  size_t aggregators = 1;
+  uint64_t alignment = 1;
+  uint64_t persistent_size = 0;  // not 0: cyclic from byte 0 on
+  uint64_t stripe = 0;           // not 0: by stripes
+  uint32_t targets = 1;
+  std::string_view kind;   // "", "even", "balanced", "striped", "given"
+  std::string_view given;  // as given_realms() takes it
+};
+struct ChosenRealms {
+  Realms realms;
+  std::string_view why;
+};
+ChosenRealms choose_realms(const RealmFacts& facts);
+
+}  // namespace forebay::plan
