@@ -1,8 +1,46 @@
 #include "plan/coverage.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace forebay::plan {
+namespace {
+
+constexpr uint64_t kMostMarked = 1_MiB;  // at once
+constexpr uint64_t kLeastMarked = 4_KiB;
+constexpr uint64_t kSmallPiece = 1_KiB;
+
+// Sets the bits [from, to).
+void mark(std::vector<uint64_t>& marks, uint64_t from, uint64_t to) {
+  const uint64_t first = from / 64, last = (to - 1) / 64;
+  const uint64_t head = ~uint64_t{0} << (from % 64), tail = ~uint64_t{0} >> (63 - (to - 1) % 64);
+  if (first == last) {
+    marks[first] |= head & tail;
+    return;
+  }
+  marks[first] |= head;
+  for (uint64_t i = first + 1; i < last; ++i) marks[i] = ~uint64_t{0};
+  marks[last] |= tail;
+}
+
+// The first bit at or after `from` that has this value, or `end`.
+uint64_t find(const std::vector<uint64_t>& marks, uint64_t from, uint64_t end, bool value) {
+  while (from < end) {
+    const uint64_t word = (value ? marks[from / 64] : ~marks[from / 64]) >> (from % 64);
+    if (word) return std::min(end, from + static_cast<uint64_t>(std::countr_zero(word)));
+    from += 64 - from % 64;
+  }
+  return end;
+}
+
+void add(std::vector<Extent>& runs, Extent run) {
+  if (!runs.empty() && runs.back().end() == run.offset)
+    runs.back().length += run.length;
+  else
+    runs.push_back(run);
+}
+
+}  // namespace
 
 Ranges ranges_of(TiledMap map) {
   return [map = std::move(map)](Offset from) -> std::optional<Extent> {
@@ -24,13 +62,24 @@ Ranges in_both(Ranges a, Ranges b) {
   };
 }
 
-Coverage::Coverage(std::span<const ViewPart> parts, Ranges ranges) : ranges_(std::move(ranges)) {
-  walkers_.reserve(parts.size());
-  for (const ViewPart& part : parts) {
+Coverage::Coverage(std::span<const ViewPart> parts, Ranges ranges)
+    : parts_(parts), ranges_(std::move(ranges)) {
+  start();
+}
+
+// From at_ on.
+void Coverage::start() {
+  walkers_.clear();
+  for (const ViewPart& part : parts_) {
     if (part.empty()) continue;
     walkers_.push_back({&part, part.cursor(), {}});
-    step(walkers_.back());
+    skip_to(walkers_.back(), at_);
   }
+  order();
+}
+
+void Coverage::order() {
+  std::erase_if(walkers_, [](const Walker& walker) { return walker.piece.empty(); });
   for (size_t i = walkers_.size(); i-- > 0;) sink(i);
 }
 
@@ -41,7 +90,7 @@ void Coverage::step(Walker& walker) {
 void Coverage::skip_to(Walker& walker, Offset offset) {
   const ViewPart& part = *walker.part;
   const Length end = part.from + part.length;
-  walker.cursor.seek(std::clamp(part.view.position_beyond(offset), walker.cursor.position(), end));
+  walker.cursor.seek(std::clamp(part.view.position_beyond(offset), part.from, end));
   step(walker);
 }
 
@@ -91,13 +140,61 @@ Offset Coverage::joined_end(Offset limit) {
   return end;
 }
 
+// Are there so many small pieces up to the limit that marking them pays?
+bool Coverage::dense(Offset limit) const {
+  const Length span = limit - at_;
+  if (span.value < kLeastMarked || walkers_.front().piece.length.value > kSmallPiece) return false;
+  uint64_t bytes = 0;
+  for (const Walker& walker : walkers_) bytes += walker.part->within({at_, span}).length.value;
+  return bytes >= span.value / 8;
+}
+
+void Coverage::mark_all(Offset limit) {
+  marks_.assign(((limit - at_).value + 63) / 64, 0);
+  for (Walker& walker : walkers_) {
+    while (!walker.piece.empty() && walker.piece.offset < limit) {
+      const Offset from = std::max(walker.piece.offset, at_);
+      const Offset to = std::min(walker.piece.end(), limit);
+      if (from < to) mark(marks_, (from - at_).value, (to - at_).value);
+      if (walker.piece.end() > limit) break;
+      step(walker);
+    }
+  }
+  order();
+}
+
+uint64_t Coverage::take_marked(Offset limit, size_t most_runs, std::vector<Extent>& runs) {
+  const Offset base = at_;
+  const uint64_t end = (limit - base).value;
+  uint64_t bytes = 0;
+  for (uint64_t from = 0; (from = find(marks_, from, end, true)) < end;) {
+    if (runs.size() == most_runs) {  // the rest is for the next window
+      at_ = base + Length(from);
+      start();
+      return bytes;
+    }
+    const uint64_t to = find(marks_, from, end, false);
+    add(runs, {base + Length(from), Length(to - from)});
+    bytes += to - from;
+    from = to;
+  }
+  at_ = limit;
+  return bytes;
+}
+
 std::vector<Extent> Coverage::next(uint64_t most_bytes, size_t most_runs) {
   std::vector<Extent> runs;
   while (most_bytes > 0 && runs.size() < most_runs && find_range()) {
-    const Length room = std::min(Length(most_bytes), range_->end() - at_);
-    const Offset end = joined_end(at_ + room);
-    runs.push_back({at_, end - at_});
-    most_bytes -= runs.back().length.value;
+    const Offset limit = at_ + std::min(Length(most_bytes), range_->end() - at_);
+    const Offset near_limit = std::min(limit, at_ + Length(kMostMarked));
+    if (dense(near_limit)) {
+      mark_all(near_limit);
+      most_bytes -= take_marked(near_limit, most_runs, runs);
+      continue;
+    }
+    const Offset end = joined_end(limit);
+    add(runs, {at_, end - at_});
+    most_bytes -= (end - at_).value;
     at_ = end;
   }
   return runs;
@@ -105,11 +202,8 @@ std::vector<Extent> Coverage::next(uint64_t most_bytes, size_t most_runs) {
 
 uint64_t Coverage::count() && {
   uint64_t bytes = 0;
-  while (find_range()) {
-    const Offset end = joined_end(range_->end());
-    bytes += (end - at_).value;
-    at_ = end;
-  }
+  for (auto runs = next(kMaxOffset, 4096); !runs.empty(); runs = next(kMaxOffset, 4096))
+    for (const Extent& run : runs) bytes += run.length.value;
   return bytes;
 }
 

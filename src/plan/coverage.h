@@ -3,8 +3,10 @@
 // its runs one after the other and nothing else ("no gap bytes", paper 5, section 4.2.1), so byte k
 // of it is the k-th byte of the runs.
 //
-// Lazy: holds a cursor for each rank, and the runs of one window. A piece costs O(log ranks), and
-// what lies between the ranges that are asked for is passed over without a look at it.
+// Lazy: holds a cursor for each rank, and the runs of one window. What lies between the ranges that
+// are asked for is passed over without a look at it. Two ways to unite pieces: where they are large
+// or far apart, a heap gives the lowest (O(log ranks) for a piece); where they are small and dense,
+// each rank's are marked in a bitmap of the file's bytes, several times cheaper.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +33,7 @@ class Coverage {
 
   // The next runs, with at most so many bytes and runs; empty: there are no more.
   std::vector<Extent> next(uint64_t most_bytes, size_t most_runs);
-  // The bytes of all that next() has not given yet. Walks all pieces.
+  // The bytes of all that next() has not given yet. Walks all their pieces.
   uint64_t count() &&;
 
  private:
@@ -45,11 +47,19 @@ class Coverage {
   void sink(size_t i);
   bool find_range();
   Offset joined_end(Offset limit);
+  bool dense(Offset limit) const;
+  void mark_all(Offset limit);
+  // Appends the runs that are marked, from at_ up to the limit; moves at_.
+  uint64_t take_marked(Offset limit, size_t most_runs, std::vector<Extent>& runs);
+  void start();
+  void order();
 
+  const std::span<const ViewPart> parts_;
   std::vector<Walker> walkers_;  // a heap: the lowest piece is first
   const Ranges ranges_;
   std::optional<Extent> range_;
-  Offset at_;  // all before it has been given
+  Offset at_;                    // all before it has been given
+  std::vector<uint64_t> marks_;  // a bit for each byte from at_ on
 };
 
 // Calls fn(place in the window's buffer, place in the part's stream, length) for the bytes of a
