@@ -94,7 +94,8 @@ plan::Method Collective::choose(Direction direction) const {
        .describable = describable,
        .atomic = file_.atomic,
        .kept = false,
-       .cheap_pieces = file_.place.cheap_pieces,
+       // A local file system takes writes of a file one after the other.
+       .cheap_pieces = file_.place.local && direction == Direction::read,
        .wish = static_cast<plan::Wish>(settings.wish[direction == Direction::write ? 1 : 0])});
 }
 

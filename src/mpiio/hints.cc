@@ -23,7 +23,7 @@ constexpr std::string_view kBool = "true|false";
 const std::vector<Row>& rows() {
   static const std::vector<Row> table = {
       {{"cb_nodes", "", "aggregators of a collective call"}, Kind::positive},
-      {{"cb_buffer_size", "16777216", "bytes of an aggregator's buffer"}, Kind::positive},
+      {{"cb_buffer_size", "", "bytes of an aggregator's buffer"}, Kind::positive},
       {{"cb_config_list", "", "which processes may be aggregators"}, Kind::text},
       {{"romio_cb_read", "automatic", "collective buffering of reads"}, Kind::choice, kSwitch},
       {{"romio_cb_write", "automatic", "collective buffering of writes"}, Kind::choice, kSwitch},

@@ -102,9 +102,9 @@ Result<std::shared_ptr<Store>> Places::local(const std::string& folder) {
   options.mapped_piece = 4096;  // ranks write one file at the same time
   auto made = PosixStore::open(options, around_.counters);
   if (!made) return made.error();
-  const bool cheap_pieces = (*made)->local();
+  const bool on_local = (*made)->local();
   recent_ = store = std::move(*made);
-  known = {store, now.st_dev, now.st_ino, cheap_pieces};
+  known = {store, now.st_dev, now.st_ino, on_local};
   std::erase_if(locals_, [](const auto& one) { return one.second.store.expired(); });
   return store;
 }
@@ -134,7 +134,7 @@ Result<Whereabouts> Places::find(const std::string& name, Follow follow) {
   auto store = local(path->parent_path().string());
   if (!store) return store.error();
   return Whereabouts{std::move(*store), path->filename().string(), false,
-                     locals_[path->parent_path().string()].cheap_pieces, std::move(why)};
+                     locals_[path->parent_path().string()].local, std::move(why)};
 }
 
 }  // namespace forebay::mpiio

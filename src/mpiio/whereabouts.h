@@ -23,8 +23,8 @@ struct Whereabouts {
   std::shared_ptr<Store> store;
   std::string path;  // in the store
   bool served = false;
-  bool cheap_pieces = false;  // a local file system takes small pieces from many ranks at once
-  std::string why;            // for a person: "local: no server is configured"
+  bool local = false;  // a file system of this machine, in its page cache
+  std::string why;     // for a person: "local: no server is configured"
 };
 
 class Places {
@@ -48,7 +48,7 @@ class Places {
   struct Local {
     std::weak_ptr<Store> store;
     uint64_t device = 0, inode = 0;  // of the folder: another one may have its name by now
-    bool cheap_pieces = false;
+    bool local = false;
   };
   std::map<std::string, Local> locals_;
   std::shared_ptr<Store> recent_;  // kept: programs open one file after the other in a folder

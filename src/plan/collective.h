@@ -22,7 +22,7 @@ struct MethodFacts {
   bool describable = true;          // every rank's view is monotone
   bool atomic = false;
   bool kept = false;          // aggregators keep what they have moved
-  bool cheap_pieces = false;  // the Store takes small pieces from all ranks at once, at little cost
+  bool cheap_pieces = false;  // the Store moves small pieces of all ranks at once, at little cost
   Wish wish = Wish::automatic;
 };
 struct Method {
