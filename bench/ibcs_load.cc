@@ -101,7 +101,8 @@ IbcsLoad btio(uint32_t processes) {
 }
 
 std::string name_of(Strategy strategy) {
-  constexpr const char* kNames[] = {"even realms", "IBCS", "stripe-cyclic"};
+  constexpr const char* kNames[] = {"even realms", "IBCS", "stripe-cyclic",
+                                    "stripe-cyclic, rotated"};
   return kNames[static_cast<int>(strategy)];
 }
 
@@ -146,6 +147,18 @@ class Maker {
       }
     }
     return std::move(windows_);
+  }
+
+  Windows rotated() {
+    const Windows straight = cyclic();
+    const size_t n = straight.size();
+    Windows result(n, std::vector<std::vector<Piece>>(load_.aggregators));
+    for (size_t i = 0; i < n; ++i) {
+      for (uint32_t a = 0; a < load_.aggregators; ++a) {
+        result[i][a] = straight[(i + a * n / load_.aggregators) % n][a];
+      }
+    }
+    return result;
   }
 
   Windows by_target() {
@@ -200,6 +213,8 @@ Windows windows_of(const IbcsModel& model, const IbcsLoad& load, Strategy strate
       return maker.by_target();
     case Strategy::cyclic:
       return maker.cyclic();
+    case Strategy::rotated:
+      return maker.rotated();
   }
   return {};
 }

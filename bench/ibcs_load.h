@@ -48,9 +48,11 @@ IbcsLoad ior(uint32_t processes);
 IbcsLoad btio(uint32_t processes);
 
 enum class Strategy {
-  even,    // equal contiguous realms, each from its first byte to its last: ROMIO's
-  ibcs,    // the same realms, ordered by target (plan/order.h)
-  cyclic,  // a target's stripes are one aggregator's realm
+  even,     // equal contiguous realms, each from its first byte to its last: ROMIO's
+  ibcs,     // the same realms, ordered by target (plan/order.h)
+  cyclic,   // a target's stripes are one aggregator's realm
+  rotated,  // the same, but each aggregator begins in another part of the call: then they do not
+            // all need the data of one process at the same time
 };
 std::string name_of(Strategy strategy);
 

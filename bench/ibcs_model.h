@@ -4,9 +4,9 @@
 // of the benchmark (from a quarter to four times).
 //
 // What is simulated, in virtual time:
-// - Nodes and servers on one switch that is never the limit; links are full duplex, what is sent
-// over
-//   one at the same time shares it packet by packet.
+// - Nodes and servers on one switch that is never the limit; links are full duplex;
+//   what is sent over one at the same time to different places shares it packet by packet, what
+//   goes to the same place follows in order, as on one TCP connection.
 // - A server has one target, a disk; its requests wait in one queue, which is served like an
 // elevator
 //   (rising offset, then again from the lowest), as Linux does. Requests that follow each other in
@@ -55,6 +55,10 @@ struct IbcsModel {
   double stripe = 1 << 20;
   // Section IV.B. B.
   double buffer = 4 << 20;
+  // Do reads come from the servers' memory? Lustre's servers keep what was written, as long as they
+  // have room, and the paper does not say that its IOR read anything else than what it had just
+  // written.
+  bool warm = false;
 };
 
 // Of IBCS itself; the paper does not tell its own (section III.B).

@@ -126,9 +126,7 @@ class Run {
       return;
     }
     result_.crossing_bytes += bytes;
-    time_.at(sent, [this, here, there, bytes, take] {
-      network_.send({{.from = here, .to = there, .bytes = bytes, .arrived = take}});
-    });
+    time_.at(sent, [this, here, there, bytes, take] { network_.send({here, there, bytes, take}); });
   }
 
   // Moves a window between an aggregator's node and the targets.
@@ -139,23 +137,21 @@ class Run {
       if (--*left == 0) done();
     };
     const uint32_t node = load_.node_of(load_.process_of(a));
-    std::vector<Network::Transfer> transfers;
     for (const Piece& piece : requests) {
       const uint32_t server = load_.aggregators + piece.target;
       Target::Request request{a, write_, {Offset(piece.offset), Length(piece.bytes)}, {}};
       if (write_) {
         request.served = [this, one_done] { time_.at(time_.now() + model_.latency, one_done); };
-        transfers.push_back({node, server, piece.bytes,
-                             [this, piece, request] { targets_[piece.target].add(request); }});
+        network_.send({node, server, piece.bytes,
+                       [this, piece, request] { targets_[piece.target].add(request); }});
       } else {
         request.served = [this, server, node, piece, one_done] {
-          network_.send({{server, node, piece.bytes, one_done}});
+          network_.send({server, node, piece.bytes, one_done});
         };
         time_.at(time_.now() + model_.latency,
                  [this, piece, request] { targets_[piece.target].add(request); });
       }
     }
-    network_.send(std::move(transfers));
   }
 
   // Into requests that the servers take.

@@ -1,7 +1,6 @@
 #include "bench/ibcs_store.h"
 
 #include <algorithm>
-#include <memory>
 
 namespace forebay::bench {
 
@@ -14,29 +13,36 @@ void VirtualTime::run() {
   }
 }
 
-void Network::send(std::vector<Transfer> transfers) {
-  struct Flow {
-    Transfer transfer;
-    uint64_t sent = 0, received = 0;
-  };
-  const auto packet = static_cast<uint64_t>(model_.packet);
-  const auto flows = std::make_shared<std::vector<Flow>>();
-  for (Transfer& one : transfers) flows->push_back({std::move(one)});
-  for (bool more = true; more;) {
-    more = false;
-    for (Flow& flow : *flows) {
-      const uint64_t n = std::min(packet, flow.transfer.bytes - flow.sent);
-      if (n == 0) continue;
-      flow.sent += n, more = true;
-      const double took = static_cast<double>(n) / model_.link;
-      const double out = links_[flow.transfer.from].out.take(time_.now(), took);
-      // What comes in has to wait for a free link from its first bit on.
-      time_.at(out - took + model_.latency, [this, flows, f = &flow, n, took] {
-        const double in = links_[f->transfer.to].in.take(time_.now(), took);
-        if ((f->received += n) == f->transfer.bytes) time_.at(in, f->transfer.arrived);
-      });
-    }
-  }
+Network::Network(VirtualTime& time, const IbcsModel& model, size_t places)
+    : time_(time), model_(model), links_(places) {
+  for (Link& link : links_) link.connections.resize(places);
+}
+
+void Network::send(Transfer transfer) {
+  Link& link = links_[transfer.from];
+  link.connections[transfer.to].push_back(std::make_shared<Flow>(Flow{std::move(transfer)}));
+  if (!link.sending) send_packet(link);
+}
+
+void Network::send_packet(Link& link) {
+  const size_t places = link.connections.size();
+  size_t looked = 0;
+  do link.turn = (link.turn + 1) % places;
+  while (link.connections[link.turn].empty() && ++looked < places);
+  auto& connection = link.connections[link.turn];
+  link.sending = !connection.empty();
+  if (!link.sending) return;
+  const std::shared_ptr<Flow> flow = connection.front();
+  const uint64_t n =
+      std::min(static_cast<uint64_t>(model_.packet), flow->transfer.bytes - flow->sent);
+  if ((flow->sent += n) == flow->transfer.bytes) connection.pop_front();
+  const double took = static_cast<double>(n) / model_.link;
+  time_.at(time_.now() + took, [this, &link] { send_packet(link); });
+  // Its first bit is at the other's link after the latency, and has to wait there if that is taken.
+  time_.at(time_.now() + model_.latency, [this, flow, n, took] {
+    const double in = links_[flow->transfer.to].in.take(time_.now(), took);
+    if ((flow->received += n) == flow->transfer.bytes) time_.at(in, flow->transfer.arrived);
+  });
 }
 
 void Target::add(Request request) {
@@ -58,12 +64,14 @@ void Target::serve() {
   Request request = std::move(queue_[next]);
   queue_.erase(queue_.begin() + static_cast<ptrdiff_t>(next));
   busy_ = true;
-  double took = model_.request + static_cast<double>(request.extent.length.value) / model_.disk;
+  const bool warm = model_.warm && !request.write;
+  const auto bytes = static_cast<double>(request.extent.length.value);
+  double took = model_.request + bytes / (warm ? model_.copy : model_.disk);
   if (request.write && lock(request)) {
     took += model_.revoke;
     ++revocations_;
   }
-  if (request.extent.offset.value != head_) {
+  if (!warm && request.extent.offset.value != head_) {
     took += model_.seek;
     ++seeks_;
   }

@@ -2,7 +2,9 @@
 // time, the network, and targets with queues, locks and seeks. Deterministic; one thread.
 #pragma once
 
+#include <deque>
 #include <functional>
+#include <memory>
 #include <queue>
 #include <vector>
 
@@ -47,24 +49,33 @@ class Serial {
 // Places are nodes and servers, each with a full duplex link to the switch.
 class Network {
  public:
-  Network(VirtualTime& time, const IbcsModel& model, size_t places)
-      : time_(time), model_(model), links_(places) {}
+  Network(VirtualTime& time, const IbcsModel& model, size_t places);
 
   struct Transfer {
     uint32_t from = 0, to = 0;
     uint64_t bytes = 0;
     VirtualTime::Action arrived;
   };
-  // They begin now and take turns, packet by packet, where they share a link.
-  void send(std::vector<Transfer> transfers);
+  // Begins now. What leaves a place for different others takes turns, packet by packet; what goes
+  // to the same one follows in order, as on one connection.
+  void send(Transfer transfer);
 
  private:
-  struct Duplex {
-    Serial out, in;
+  struct Flow {
+    Transfer transfer;
+    uint64_t sent = 0, received = 0;
   };
+  struct Link {
+    std::vector<std::deque<std::shared_ptr<Flow>>> connections;  // out, by where they go
+    size_t turn = 0;                                             // the last that had one
+    bool sending = false;
+    Serial in;
+  };
+  void send_packet(Link& link);
+
   VirtualTime& time_;
   const IbcsModel& model_;
-  std::vector<Duplex> links_;
+  std::vector<Link> links_;
 };
 
 // A server's disk, the queue in front of it and the locks on its object.
