@@ -41,8 +41,10 @@ bench: build
 	@mkdir -p build/bench
 	@build/bin/forebay bench base --save build/bench/base.json
 	@build/bin/forebay bench forward --save build/bench/forward.json
+	@build/bin/forebay bench ibcs --save build/bench/ibcs.json
 	@bench/mpi/compare --save build/bench/mpi.json
 	@tools/plot_bench build/bench/forward.json build/bench || :
+	@tools/plot_bench build/bench/ibcs.json build/bench || :
 
 tidy: deps-tidy
 	@tools/configure release

@@ -1,5 +1,6 @@
 #include "bench/base.h"
 #include "bench/forward.h"
+#include "bench/ibcs.h"
 #include "progress.h"
 #include "verbs.h"
 
@@ -13,6 +14,7 @@ void add_bench_verbs(Cli& cli) {
         catch_interrupts();
         options->give_up = interrupted;
         const Result<void> result = *suite == "forward" ? bench::run_bench_forward(*options)
+                                    : *suite == "ibcs"  ? bench::run_bench_ibcs(*options)
                                                         : bench::run_bench_base(*options);
         if (!result && !interrupted()) c.complain(result.error());
         return result ? kExitOk : kExitFailed;
@@ -20,9 +22,10 @@ void add_bench_verbs(Cli& cli) {
   sub->add_option(
          "suite", *suite,
          "base: round trips, streams and memory against bare sockets; forward: streams, small "
-         "requests, schedulers and scaling against the clients' own calls")
+         "requests, schedulers and scaling against the clients' own calls; ibcs: orders of "
+         "collective I/O on a simulated cluster")
       ->required()
-      ->check(CLI::IsMember({"base", "forward"}));
+      ->check(CLI::IsMember({"base", "forward", "ibcs"}));
   sub->add_flag("--json", options->json, "for programs");
   sub->add_option("--dir", options->directory, "where to make the scratch folder [/var/tmp]");
   sub->add_option("--only", options->only, "rows to measure, by id")->delimiter(',');

@@ -42,9 +42,10 @@ Json json_of(const Row& row) {
 Json json_of(const Series& series) {
   Json::Array points;
   for (const auto& [x, y] : series.points) points.push_back(Json::Array{x, number(y)});
+  const Json::Array labels(series.labels.begin(), series.labels.end());
   return Json::Object{{"figure", series.figure}, {"title", series.title}, {"line", series.line},
                       {"x", series.x},           {"y", series.y},         {"state", series.state},
-                      {"points", points}};
+                      {"points", points},        {"labels", labels}};
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ struct Series {
   std::string x, y;   // what the axes show
   std::string state;  // of the files and caches below
   std::vector<std::pair<double, double>> points;
+  std::vector<std::string> labels = {};  // of the points; with them they are bars
 };
 
 struct Report {

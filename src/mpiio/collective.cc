@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "mpiio/two_phase.h"
 
@@ -15,6 +16,7 @@ constexpr std::string_view kKinds[] = {"", "even", "balanced", "striped", "given
 
 // Views whose descriptions are longer are cut to what each call needs of them.
 constexpr size_t kMostNumbersKept = 4096;
+constexpr uint64_t kLeastCache = 1_MiB;
 constexpr uint32_t kMostRuns = 65536;                // of a window
 constexpr uint64_t kMostBuffer = uint64_t{1} << 30;  // of a half: MPI counts in ints
 
@@ -22,6 +24,13 @@ uint64_t kind_of(const std::string& hint) {
   for (uint64_t i = 1; i < std::size(kKinds); ++i)
     if (hint == kKinds[i]) return i;
   return kAutomatic;
+}
+
+plan::Persistent form_of(const std::string& hint) {
+  return hint == "aar"       ? plan::Persistent::region
+         : hint == "fsize"   ? plan::Persistent::file_size
+         : hint == "dynamic" ? plan::Persistent::dynamic
+                             : plan::Persistent::user;
 }
 
 }  // namespace
@@ -38,6 +47,14 @@ Collective::Settings Collective::settings() const {
   s.realms = kind_of(hints["forebay_realms"]);
   s.stripe = hints.number("striping_unit");
   s.targets = std::max<uint64_t>(hints.number("striping_factor"), 1);
+  s.local = file_.place.local;
+  s.keep = static_cast<uint64_t>(plan::wish_of(hints["romio_cb_pfr"]));
+  const plan::Persistent form = form_of(hints["romio_cb_fr_type"]);
+  s.form = static_cast<uint64_t>(form);
+  s.size = hints.number("romio_cb_fr_type");
+  s.cache = hints.number("forebay_realm_cache");
+  if (form == plan::Persistent::file_size && realm_size_ == 0 && file_.rank == 0)
+    s.file_size = file_.size().value_or(0);
   return s;
 }
 
@@ -93,9 +110,9 @@ plan::Method Collective::choose(Direction direction) const {
       {.regions = regions,
        .describable = describable,
        .atomic = file_.atomic,
-       .kept = false,
+       .kept = static_cast<plan::Wish>(settings.keep) == plan::Wish::enable,
        // A local file system takes writes of a file one after the other.
-       .cheap_pieces = file_.place.local && direction == Direction::read,
+       .cheap_pieces = settings.local && direction == Direction::read,
        .wish = static_cast<plan::Wish>(settings.wish[direction == Direction::write ? 1 : 0])});
 }
 
@@ -114,11 +131,11 @@ plan::Realms Collective::choose_realms() {
                                      .samples = samples,
                                      .aggregators = aggregators_.size(),
                                      .alignment = settings.alignment,
-                                     .persistent_size = 0,
+                                     .persistent_size = realm_size_,
                                      .stripe = settings.stripe,
                                      .targets = static_cast<uint32_t>(settings.targets),
                                      .kind = kKinds[settings.realms],
-                                     .given = {}});
+                                     .given = given_});
   realms_why_ = chosen.why;
   return std::move(chosen.realms);
 }
@@ -144,6 +161,11 @@ bool Collective::make_areas(const Settings& settings) {
     if (places[static_cast<size_t>(rank)].bytes == 0) return false;
   meet(std::move(places));
   made_for_ = settings;
+  given_ = file_.hints["forebay_realm_list"];
+  uint64_t length = given_.size();
+  PMPI_Bcast(&length, 1, MPI_UINT64_T, 0, file_.comm);
+  given_.resize(length);
+  PMPI_Bcast(given_.data(), static_cast<int>(length), MPI_CHAR, 0, file_.comm);
   views_.assign(static_cast<size_t>(file_.ranks), {});
   sent_view_ = UINT32_MAX;
   return ready_ = true;
@@ -208,8 +230,44 @@ void Collective::exchange_views(const Described& mine) {
   }
 }
 
+// Decides on persistent realms, at the first call or when the types have changed, and makes the
+// cache of them if its memory is within reach of all ranks.
+void Collective::keep_realms() {
+  const Settings& settings = summaries_.front().settings;
+  const auto wish = static_cast<plan::Wish>(settings.keep);
+  const bool one_node =
+      std::all_of(file_.nodes.begin(), file_.nodes.end(), [](uint32_t node) { return node == 0; });
+  const bool cache = one_node && !file_.place.served && settings.cache >= kLeastCache;
+  if (wish == plan::Wish::disable) return;
+  if (wish == plan::Wish::automatic && (!cache || settings.local)) return;
+  const auto form = static_cast<plan::Persistent>(settings.form);
+  const bool again = form == plan::Persistent::dynamic && sized_for_ != file_.view_number;
+  if (realm_size_ > 0 && !again) return;
+  const Extent all = region();
+  const uint64_t size = plan::persistent_size(
+      {.form = form,
+       .user_size = settings.size,
+       .file_size = std::max(settings.file_size, all.end().value),
+       .region = all,
+       .aggregators = aggregators_.size(),
+       .alignment = std::lcm(std::min<uint64_t>(settings.alignment, uint64_t{1} << 40),
+                             CacheShape().page_size)});
+  sized_for_ = file_.view_number;
+  if (size == realm_size_) return;
+  file_.wait_for_operations();
+  if (file_.kept_realms) (void)file_.kept_realms->settle();
+  realm_size_ = size;
+  file_.kept_realms = nullptr;
+  if (!cache) return;
+  const CacheShape shape{.parts = static_cast<uint32_t>(aggregators_.size()),
+                         .part_bytes = settings.cache,
+                         .realm_size = size};
+  file_.kept_realms = KeptRealms::make(file_, shape, index_);
+}
+
 void Collective::together(Transfer& transfer) {
   exchange_views(described_);
+  keep_realms();
   const plan::Realms realms = choose_realms();
   TwoPhase(*this, transfer, realms).run();
 }
@@ -240,8 +298,9 @@ std::string Collective::explanation() const {
     return fmt::format("{} collective calls, every rank by itself: {}", calls_, why_);
   return fmt::format(
       "{} collective calls, {} of them in two phases ({}): {} aggregators, buffers of {} bytes, "
-      "realms: {}",
-      calls_, together_, why_, aggregators_.size(), made_for_.buffer, realms_why_);
+      "realms: {}{}",
+      calls_, together_, why_, aggregators_.size(), made_for_.buffer, realms_why_,
+      file_.kept_realms ? ", kept in memory" : "");
 }
 
 }  // namespace forebay::mpiio

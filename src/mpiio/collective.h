@@ -41,6 +41,10 @@ class Collective {
     uint64_t buffer = 0, alignment = 1;
     uint64_t realms = 0;  // a Kind
     uint64_t stripe = 0, targets = 1;
+    uint64_t keep = 0;                       // a Wish: realms that persist
+    uint64_t form = 0, size = 0, cache = 0;  // of those
+    uint64_t file_size = 0;
+    uint64_t local = 0;  // the file system
     bool same_buffers(const Settings& o) const {
       return limit == o.limit && per_node == o.per_node && buffer == o.buffer;
     }
@@ -63,6 +67,7 @@ class Collective {
   Described describe(const plan::ViewPart& part) const;
   plan::Method choose(Direction direction) const;
   plan::Realms choose_realms();
+  void keep_realms();
   bool make_areas(const Settings& settings);
   void meet(std::vector<SharedMemory::Place> places);
   void exchange_views(const Described& mine);
@@ -84,6 +89,10 @@ class Collective {
   std::vector<uint32_t> next_window_;  // by aggregator
   std::vector<plan::TiledMap> views_;  // by rank, of an aggregator
   std::vector<plan::ViewPart> parts_;  // by rank, of an aggregator; of the call
+
+  uint64_t realm_size_ = 0;  // of persistent realms; 0: there are none
+  uint32_t sized_for_ = 0;   // the view that it was chosen for
+  std::string given_;        // realms, as rank 0's user says
 
   uint64_t calls_ = 0, together_ = 0;
   std::string_view why_, realms_why_;

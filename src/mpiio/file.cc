@@ -16,6 +16,7 @@ void File::release() {
   view = View();
   split = nullptr;
   collective = nullptr;
+  kept_realms = nullptr;
   meeting = nullptr;
 }
 
@@ -24,12 +25,23 @@ Request File::request(Op op) const {
 }
 
 Result<uint64_t> File::size() const {
+  auto size = size_in_store();
+  if (size && kept()) *size = std::max(*size, kept()->end());
+  return size;
+}
+
+Result<uint64_t> File::size_in_store() const {
   auto reply = call({.op = Op::getattr, .caller = caller, .handle = opened.handle});
   if (!reply) return reply.error();
   return reply->attr.size;
 }
 
-Result<uint64_t> File::move(Op op, Extents where, Extents memory) const {
+Result<uint64_t> File::move(Op op, Extents where, Extents memory, Allocate allocate) const {
+  if (KeptRealms* realms = kept()) return realms->move(op, where, memory, allocate);
+  return move_in_store(op, std::move(where), std::move(memory));
+}
+
+Result<uint64_t> File::move_in_store(Op op, Extents where, Extents memory) const {
   Request moving = request(op);
   moving.flags = op == Op::write ? write_flags.load() : 0;
   moving.file = std::move(where);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mpiio/hints.h"
+#include "mpiio/kept_realms.h"
 #include "mpiio/meeting.h"
 #include "mpiio/view.h"
 #include "mpiio/whereabouts.h"
@@ -34,7 +35,17 @@ struct File {
   Result<Reply> call(Request request) const { return place.store->call(std::move(request)); }
   Result<uint64_t> size() const;
   // Op::read or Op::write; `memory`: absolute addresses. How many bytes there were.
-  Result<uint64_t> move(Op op, Extents file, Extents memory) const;
+  Result<uint64_t> move(Op op, Extents file, Extents memory,
+                        Allocate allocate = Allocate::no) const;
+  // The same below what realms keep.
+  Result<uint64_t> move_in_store(Op op, Extents file, Extents memory) const;
+  Result<uint64_t> size_in_store() const;
+  // What its realms keep, if they do and it counts now.
+  KeptRealms* kept() const { return atomic ? nullptr : kept_realms.get(); }
+
+  void wait_for_operations() const {
+    for (int n; (n = under_way.load()) > 0;) under_way.wait(n);
+  }
 
   // Lets go of what is MPI's. On the program's thread; the last owner may be another one.
   void release();
@@ -58,6 +69,8 @@ struct File {
   View view;
   uint32_t view_number = 0;  // another one with every view
   std::unique_ptr<Collective> collective;
+  // Changed by collective calls only, while no operation is under way.
+  std::unique_ptr<KeptRealms> kept_realms;
   std::mutex mutex;
   MPI_Offset position = 0;  // the individual pointer, in etypes
   std::unique_ptr<Meeting> meeting;

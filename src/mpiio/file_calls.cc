@@ -210,7 +210,9 @@ int MPI_File_set_size(MPI_File fh, MPI_Offset size) {
     return by_rank_0(file, std::move(mine), size, [&] {
       Request request = file.request(Op::resize);
       request.length = Length(static_cast<uint64_t>(size));
-      return outcome(file.call(std::move(request)));
+      auto fault = outcome(file.call(std::move(request)));
+      if (!fault && file.kept()) file.kept()->truncate(Length(static_cast<uint64_t>(size)));
+      return fault;
     });
   });
 }
@@ -357,6 +359,7 @@ int MPI_File_set_atomicity(MPI_File fh, int flag) {
   return on_file("MPI_File_set_atomicity", fh, [&](File& file) {
     // Also a barrier: whatever was written before is there, for all.
     auto fault = file.agree({}, flag != 0);
+    if (!fault && flag && file.kept()) fault = file.kept()->settle();
     if (!fault) file.atomic = flag != 0;
     return fault;
   });
@@ -371,7 +374,8 @@ int MPI_File_get_atomicity(MPI_File fh, int* flag) {
 
 int MPI_File_sync(MPI_File fh) {
   return on_file("MPI_File_sync", fh, [&](File& file) {
-    Fault mine = file.writes() ? outcome(file.call(file.request(Op::commit))) : Fault{};
+    Fault mine = file.kept() ? file.kept()->settle() : Fault{};
+    if (!mine && file.writes()) mine = outcome(file.call(file.request(Op::commit)));
     return file.agree(std::move(mine));
   });
 }

@@ -8,7 +8,7 @@
 namespace forebay::mpiio {
 namespace {
 
-enum class Kind { number, positive, octal, text, choice };
+enum class Kind { number, positive, octal, text, choice, realm_size };
 
 struct Row {
   Hints::About about;
@@ -30,8 +30,8 @@ const std::vector<Row>& rows() {
       {{"romio_ds_read", "automatic", "sieving of independent reads"}, Kind::choice, kSwitch},
       {{"romio_ds_write", "automatic", "sieving of independent writes"}, Kind::choice, kSwitch},
       {{"romio_no_indep_rw", "false", "no rank makes independent calls"}, Kind::choice, kBool},
-      {{"romio_cb_pfr", "disable", "file realms that stay"}, Kind::choice, "enable|disable"},
-      {{"romio_cb_fr_type", "aar", "how file realms are made"}, Kind::text},
+      {{"romio_cb_pfr", "automatic", "file realms that stay"}, Kind::choice, kSwitch},
+      {{"romio_cb_fr_type", "aar", "the size of file realms that stay"}, Kind::realm_size},
       {{"romio_cb_fr_alignment", "1", "to which offsets file realms are aligned"}, Kind::positive},
       {{"romio_cb_ds_threshold", "0", "extent above which a buffer is not sieved"}, Kind::number},
       {{"romio_cb_alltoall", "automatic", "exchange by alltoall"}, Kind::choice, kSwitch},
@@ -43,7 +43,10 @@ const std::vector<Row>& rows() {
       {{"file_perm", "", "permission bits of a new file, octal"}, Kind::octal},
       {{"forebay_realms", "automatic", "how file realms are made"},
        Kind::choice,
-       "automatic|even|balanced|striped"},
+       "automatic|even|balanced|striped|given"},
+      {{"forebay_realm_list", "", "file realms as the user gives them"}, Kind::text},
+      {{"forebay_realm_cache", "67108864", "bytes that an aggregator keeps of its realm"},
+       Kind::number},
       {{"forebay_direct", "false", "data goes around the page cache"}, Kind::choice, kBool},
       {{"forebay_write_behind", "server", "a server may acknowledge writes early"},
        Kind::choice,
@@ -80,6 +83,8 @@ bool sensible(const Row& row, std::string_view value) {
       return one_of(value, row.choices);
     case Kind::text:
       return !value.empty();
+    case Kind::realm_size:
+      return one_of(value, "aar|fsize|dynamic") || numeric(value, 10, 1);
   }
   return false;
 }

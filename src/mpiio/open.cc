@@ -266,10 +266,6 @@ class Opening {
   bool open_ = false, apart_ = false;
 };
 
-void wait_for_operations(const File& file) {
-  for (int n; (n = file.under_way.load()) > 0;) file.under_way.wait(n);
-}
-
 void explain(const File& file) {
   std::string text =
       fmt::format("forebay: {}: {}; {} ranks", file.name, file.place.why, file.ranks);
@@ -293,9 +289,11 @@ Fault open(MPI_Comm comm, const char* name, int amode, MPI_Info info, std::share
 }
 
 Fault close(File& file) {
-  wait_for_operations(file);
+  file.wait_for_operations();
   Fault mine;
   if (file.split) mine = {MPI_ERR_OTHER, "a split collective was begun and not ended"};
+  if (auto* realms = file.kept())
+    if (auto fault = realms->flush()) mine = std::move(fault);
   auto closed = file.call(file.request(Op::close));
   if (!closed) mine = fault_of(closed.error());
   auto fault = file.agree(std::move(mine));
@@ -308,7 +306,8 @@ Fault close(File& file) {
 }
 
 void abandon(File& file) {
-  wait_for_operations(file);
+  file.wait_for_operations();
+  if (auto* realms = file.kept()) realms->rescue();
   (void)file.call(file.request(Op::close));
   if (file.rank == 0 && (file.amode & MPI_MODE_DELETE_ON_CLOSE)) (void)remove(file.place);
   file.release();

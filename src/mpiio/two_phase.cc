@@ -104,7 +104,7 @@ Result<uint64_t> TwoPhase::call(Op op, const Window& window, const std::byte* bu
   auto runs = Extents::make(window.runs);
   if (!runs) return runs.error();
   const Extents memory(Extent{Offset(reinterpret_cast<uintptr_t>(buffer)), Length(window.bytes)});
-  return file_.move(op, std::move(*runs), memory);
+  return file_.move(op, std::move(*runs), memory, Allocate::yes);
 }
 
 // How many bytes there were.

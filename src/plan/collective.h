@@ -47,8 +47,8 @@ struct RealmFacts {
   uint64_t persistent_size = 0;  // not 0: cyclic from byte 0 on
   uint64_t stripe = 0;           // not 0: by stripes
   uint32_t targets = 1;
-  std::string_view kind;   // "", "even", "balanced", "striped", "given"
-  std::string_view given;  // as given_realms() takes it
+  std::string_view kind = {};   // "", "even", "balanced", "striped", "given"
+  std::string_view given = {};  // as given_realms() takes it
 };
 struct ChosenRealms {
   Realms realms;

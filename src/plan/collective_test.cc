@@ -1,0 +1,71 @@
+#include "plan/collective.h"
+
+#include <gtest/gtest.h>
+
+#include "core/testing.h"
+
+namespace forebay::plan {
+namespace {
+
+const std::vector<Extent> kApart = {ext(0, 10), ext(10, 10)}, kMixed = {ext(0, 15), ext(5, 15)};
+
+TEST(CollectiveChoice, TogetherOnlyWhereItPays) {
+  MethodFacts facts{.regions = kMixed};
+  EXPECT_TRUE(choose_method(facts).together);
+  facts.regions = kApart;
+  EXPECT_FALSE(choose_method(facts).together);
+  facts.kept = true;
+  EXPECT_TRUE(choose_method(facts).together);
+  facts = {.regions = kMixed, .cheap_pieces = true};
+  EXPECT_FALSE(choose_method(facts).together);
+}
+
+TEST(CollectiveChoice, HintsDecideUnlessItCannotBe) {
+  EXPECT_TRUE(choose_method({.regions = kApart, .wish = Wish::enable}).together);
+  EXPECT_FALSE(choose_method({.regions = kMixed, .wish = Wish::disable}).together);
+  EXPECT_FALSE(
+      choose_method({.regions = kMixed, .describable = false, .wish = Wish::enable}).together);
+  EXPECT_FALSE(choose_method({.regions = kMixed, .atomic = true, .wish = Wish::enable}).together);
+  const std::vector<Extent> none(3);
+  EXPECT_FALSE(choose_method({.regions = none, .wish = Wish::enable}).together);
+}
+
+TEST(CollectiveChoice, AggregatorsAreSpreadOverNodes) {
+  const std::vector<uint32_t> nodes = {0, 0, 0, 0, 1, 1, 2};
+  EXPECT_EQ(choose_aggregators(nodes, 0, 1), (std::vector{0, 4, 6}));
+  EXPECT_EQ(choose_aggregators(nodes, 2, 8), (std::vector{0, 4}));
+  EXPECT_EQ(choose_aggregators(nodes, 5, 8), (std::vector{0, 2, 4, 5, 6}));
+  EXPECT_EQ(choose_aggregators(nodes, 0, UINT32_MAX).size(), 7u);
+  EXPECT_EQ(choose_aggregators(nodes, 100, 2), (std::vector{0, 2, 4, 5, 6}));
+}
+
+TEST(CollectiveChoice, ConfigLists) {
+  EXPECT_EQ(per_node_of("*:3"), 3u);
+  EXPECT_EQ(per_node_of("*"), UINT32_MAX);
+  EXPECT_EQ(per_node_of("*:*"), UINT32_MAX);
+  for (const char* other : {"", "*:0", "host:1", "*:x", "*:1,host:2"})
+    EXPECT_EQ(per_node_of(other), std::nullopt) << other;
+}
+
+TEST(CollectiveChoice, RealmsByWhatIsKnown) {
+  const std::vector<Samples> dense = {{1000, {0, 500, 1000}}}, sparse = {{10, {0, 500, 1000}}};
+  RealmFacts facts{.region = ext(0, 1000), .samples = dense, .aggregators = 2};
+  EXPECT_EQ(choose_realms(facts).why, "even parts of the region");
+  facts.samples = sparse;
+  EXPECT_EQ(choose_realms(facts).why, "balanced by data");
+  facts.persistent_size = 100;
+  EXPECT_EQ(choose_realms(facts).realms.size(), 2u);
+  EXPECT_EQ(choose_realms(facts).why, "persistent, from byte 0 on");
+  facts = {.region = ext(0, 1000), .samples = dense, .aggregators = 4, .stripe = 10, .targets = 2};
+  facts.kind = "striped";
+  EXPECT_EQ(choose_realms(facts).why, "cyclic by stripes");
+  facts.kind = "given";
+  facts.given = "0:10/20,10:10/20";
+  EXPECT_EQ(choose_realms(facts).why, "as given");
+  EXPECT_EQ(choose_realms(facts).realms.size(), 4u);
+  facts.given = "0:10,10:10";  // not all of the region
+  EXPECT_NE(choose_realms(facts).why, "as given");
+}
+
+}  // namespace
+}  // namespace forebay::plan
