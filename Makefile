@@ -41,7 +41,8 @@ bench: build
 	@mkdir -p build/bench
 	@build/bin/forebay bench base --save build/bench/base.json
 	@build/bin/forebay bench forward --save build/bench/forward.json
-	@bench/mpi/compare --save build/bench/mpi.json
+	@build/bin/forebay bench mpi --save build/bench/mpi.json
+	@build/bin/forebay bench mpi --gluster --save build/bench/mpi-gluster.json
 	@tools/plot_bench build/bench/forward.json build/bench || :
 
 tidy: deps-tidy
