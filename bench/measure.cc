@@ -110,6 +110,7 @@ void check_ids(const BenchOptions& options, const Report& report) {
 
 Result<void> run_suite(const std::string& name, BenchOptions options, const Suite& suite) {
   raise_descriptors();
+  if (options.rounds == 0) options.rounds = 5;
   if (options.quick) options.rounds = 1, options.seconds = std::min(options.seconds, 0.15);
   std::string scratch = (options.directory.empty() ? "/var/tmp" : options.directory) +
                         std::string("/forebay-bench-XXXXXX");

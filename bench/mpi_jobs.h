@@ -11,11 +11,11 @@ namespace forebay::bench {
 
 // A way to run it.
 struct MpiSide {
-  std::string mpi;                     // "mpich" or "openmpi"
-  std::string name;                    // "ours", "romio" ...
-  bool ours = false;                   // preloaded
-  std::vector<std::string> words;      // for mpiexec
-  std::vector<std::string> variables;  // "NAME=value" for the program
+  std::string mpi;                          // "mpich" or "openmpi"
+  std::string name;                         // "ours", "romio" ...
+  bool ours = false;                        // preloaded
+  std::vector<std::string> words = {};      // for mpiexec
+  std::vector<std::string> variables = {};  // "NAME=value" for the program
 };
 
 // What all its runs said of one workload and one way: "write", "read", "limit_write" ..., "open".

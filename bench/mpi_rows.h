@@ -6,6 +6,6 @@
 namespace forebay::bench {
 
 // Prints the report; an error if something could not be measured or data was wrong.
-Result<void> run_bench_mpi(const BenchOptions& options);
+Result<void> run_bench_mpi(BenchOptions options);
 
 }  // namespace forebay::bench

@@ -74,7 +74,6 @@ void Job::run() {
     if (options_.limit) limit_round();
     one_round(static_cast<uint64_t>(round));
   }
-  if (seat_.rank == 0) print();
 }
 
 void Job::one_round(uint64_t round) {
@@ -258,6 +257,7 @@ void Job::remove() const {
 }
 
 void Job::print() const {
+  if (seat_.rank != 0) return;
   const auto rate = [&](const Measured& one) {
     return static_cast<double>(moved_) * 1e-6 / one.seconds;
   };

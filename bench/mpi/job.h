@@ -20,7 +20,8 @@ struct JobOptions {
 class Job {
  public:
   Job(const JobOptions& options, const std::string& spec, Seat seat);
-  void run();  // and prints a line of JSON
+  void run();          // all rounds
+  void print() const;  // a line of JSON
 
  private:
   void one_round(uint64_t round);
@@ -37,7 +38,6 @@ class Job {
   void look_at_file(const File& file, uint64_t round);
   void expect(bool good, const char* what);
   void remove() const;
-  void print() const;
 
   const JobOptions& options_;
   const std::string spec_, path_;
