@@ -42,7 +42,8 @@ bench: build
 	@build/bin/forebay bench base --save build/bench/base.json
 	@build/bin/forebay bench forward --save build/bench/forward.json
 	@build/bin/forebay bench ibcs --save build/bench/ibcs.json
-	@bench/mpi/compare --save build/bench/mpi.json
+	@build/bin/forebay bench mpi --save build/bench/mpi.json
+	@build/bin/forebay bench mpi --gluster --save build/bench/mpi-gluster.json
 	@tools/plot_bench build/bench/forward.json build/bench || :
 	@tools/plot_bench build/bench/ibcs.json build/bench || :
 

@@ -1,10 +1,22 @@
 #include "bench/base.h"
 #include "bench/forward.h"
 #include "bench/ibcs.h"
+#include "bench/mpi_rows.h"
 #include "progress.h"
 #include "verbs.h"
 
 namespace forebay {
+
+namespace {
+
+Result<void> run_suite(const std::string& suite, bench::BenchOptions options) {
+  if (suite == "base") return bench::run_bench_base(options);
+  if (suite == "forward") return bench::run_bench_forward(options);
+  if (suite == "ibcs") return bench::run_bench_ibcs(options);
+  return bench::run_bench_mpi(options);
+}
+
+}  // namespace
 
 void add_bench_verbs(Cli& cli) {
   auto options = std::make_shared<bench::BenchOptions>();
@@ -13,26 +25,30 @@ void add_bench_verbs(Cli& cli) {
       cli.add("bench", "measure it beside its physical limit", [options, suite](Cli& c) {
         catch_interrupts();
         options->give_up = interrupted;
-        const Result<void> result = *suite == "forward" ? bench::run_bench_forward(*options)
-                                    : *suite == "ibcs"  ? bench::run_bench_ibcs(*options)
-                                                        : bench::run_bench_base(*options);
+        const Result<void> result = run_suite(*suite, *options);
         if (!result && !interrupted()) c.complain(result.error());
         return result ? kExitOk : kExitFailed;
       });
   sub->add_option(
          "suite", *suite,
          "base: round trips, streams and memory against bare sockets; forward: streams, small "
-         "requests, schedulers and scaling against the clients' own calls; ibcs: orders of "
-         "collective I/O on a simulated cluster")
+         "requests, schedulers and scaling against the clients' own calls; mpi: MPI-IO against "
+         "that of the MPIs; ibcs: orders of collective I/O on a simulated cluster")
       ->required()
-      ->check(CLI::IsMember({"base", "forward", "ibcs"}));
+      ->check(CLI::IsMember({"base", "forward", "mpi", "ibcs"}));
   sub->add_flag("--json", options->json, "for programs");
-  sub->add_option("--dir", options->directory, "where to make the scratch folder [/var/tmp]");
-  sub->add_option("--only", options->only, "rows to measure, by id")->delimiter(',');
+  sub->add_option("--dir,--store", options->directory,
+                  "where to make the scratch folder [/var/tmp]");
+  sub->add_option("--only", options->only, "rows to measure, by id or by its first parts")
+      ->delimiter(',');
   sub->add_option("--rounds", options->rounds, "rounds of each, interleaved; medians are shown")
       ->check(CLI::Range(1, 1000));
   sub->add_option("--seconds", options->seconds, "of one measurement")
       ->check(CLI::Range(0.05, 60.0));
+  sub->add_option("--mpi", options->mpis, "of mpi: which [all that are here]")
+      ->check(CLI::IsMember({"mpich", "openmpi"}))
+      ->delimiter(',');
+  sub->add_flag("--gluster", options->gluster, "of mpi: on a GlusterFS volume of its own");
   sub->add_flag("--quick", options->quick, "one short round of each, to see that it works");
   sub->add_option("--save", options->save, "also write the JSON to this file");
   sub->footer("It runs a server of its own in a scratch folder, and leaves nothing behind.");

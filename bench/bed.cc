@@ -182,6 +182,22 @@ Result<OpenFile> open_file(Store& store, const std::string& name) {
   return OpenFile(store, std::move(reply->handle), std::move(reply->right));
 }
 
+namespace {
+
+// Which one: the mount with the longest name that the path begins with.
+std::string fuse_of(const std::string& path) {
+  std::ifstream mounts("/proc/mounts");
+  std::string kind = "FUSE", longest;
+  for (std::string device, place, type, rest; mounts >> device >> place >> type;) {
+    std::getline(mounts, rest);
+    if ((path + "/").starts_with(place + "/") && place.size() >= longest.size())
+      longest = place, kind = type;
+  }
+  return kind == "fuse.glusterfs" ? "GlusterFS" : kind;
+}
+
+}  // namespace
+
 std::string file_system_of(const std::string& path) {
   struct statfs fs {};
   if (statfs(path.c_str(), &fs) != 0) return "unknown file system";
@@ -195,7 +211,7 @@ std::string file_system_of(const std::string& path) {
     case 0x01021994:
       return "tmpfs";
     case 0x65735546:
-      return "FUSE";
+      return fuse_of(path);
     default:
       return fmt::format("file system type {:#x}", static_cast<uint32_t>(fs.f_type));
   }

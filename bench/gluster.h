@@ -12,6 +12,9 @@ namespace forebay::bench {
 
 class GlusterVolume {
  public:
+  static constexpr const char* kWhat =
+      "GlusterFS, 4 bricks, no performance translators, mounted with direct I/O";
+
   // In a folder of its own. The error says why there is none and what to do.
   static Result<GlusterVolume> start(const std::string& folder);
   GlusterVolume(GlusterVolume&& other) noexcept;

@@ -24,9 +24,9 @@ const GlusterSpec kRows[] = {
     {"gluster-read-32k", false, 32_KiB, 1.40, 1.0},
 };
 
-constexpr const char* kState =
-    "GlusterFS, 4 bricks, no performance translators, mounted with direct I/O: nothing cached but "
-    "by the bricks' ext4; overwritten in place or reread";
+const std::string kState =
+    std::string(GlusterVolume::kWhat) +
+    ": nothing cached but by the bricks' ext4; overwritten in place or reread";
 
 std::vector<Row> gluster_row(const BenchOptions& options, const Policies& policies,
                              const std::string& directory, const GlusterSpec& spec) {

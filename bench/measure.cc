@@ -36,9 +36,17 @@ void compare(Row& row, const Side& ours, const Side& theirs, bool less_is_better
   row.verified = ours.verified && theirs.verified;
 }
 
+namespace {
+
+bool is_named(const std::string& id, const std::string& asked) {
+  return id == asked || id.starts_with(asked + "/");
+}
+
+}  // namespace
+
 bool wanted(const BenchOptions& options, const std::string& id) {
   return options.only.empty() ||
-         std::find(options.only.begin(), options.only.end(), id) != options.only.end();
+         std::ranges::any_of(options.only, [&](const auto& one) { return is_named(id, one); });
 }
 
 namespace {
@@ -89,7 +97,7 @@ void save(const Report& report, const std::string& path) {
 void check_ids(const BenchOptions& options, const Report& report) {
   for (const std::string& id : options.only) {
     const auto named = [&](const auto& one) { return one.find(id) != std::string::npos; };
-    if (std::ranges::any_of(report.rows, [&](const Row& row) { return row.id == id; }) ||
+    if (std::ranges::any_of(report.rows, [&](const Row& row) { return is_named(row.id, id); }) ||
         std::ranges::any_of(report.series, named, &Series::figure) ||
         std::ranges::any_of(report.left_out, named)) {
       continue;
@@ -102,6 +110,7 @@ void check_ids(const BenchOptions& options, const Report& report) {
 
 Result<void> run_suite(const std::string& name, BenchOptions options, const Suite& suite) {
   raise_descriptors();
+  if (options.rounds == 0) options.rounds = 5;
   if (options.quick) options.rounds = 1, options.seconds = std::min(options.seconds, 0.15);
   std::string scratch = (options.directory.empty() ? "/var/tmp" : options.directory) +
                         std::string("/forebay-bench-XXXXXX");

@@ -19,11 +19,13 @@ namespace forebay::bench {
 struct BenchOptions {
   bool json = false;
   std::string directory;          // scratch space; a folder of ours is made in it and removed
-  std::vector<std::string> only;  // ids; empty: all
-  int rounds = 5;
-  double seconds = 0.6;  // of one measurement
-  bool quick = false;    // to see that it works: one round, short, fewer points
-  std::string save;      // a file for the JSON, beside what is printed
+  std::vector<std::string> only;  // ids, or what they begin with up to a "/"; empty: all
+  int rounds = 0;                 // 0: as the suite likes
+  double seconds = 0.6;           // of one measurement
+  bool quick = false;             // to see that it works: one round, short, fewer points
+  std::string save;               // a file for the JSON, beside what is printed
+  std::vector<std::string> mpis;  // of the suite mpi: which; empty: all that are here
+  bool gluster = false;           // and: on a GlusterFS volume of its own
   std::function<bool()> give_up = [] { return false; };
 };
 

@@ -80,18 +80,21 @@ std::string verdict(const Row& row) {
 }  // namespace
 
 std::string Report::table() const {
+  size_t wide = 24;
+  for (const Row& row : rows) wide = std::max(wide, row.id.size());
   std::string out =
-      fmt::format("{}: {}\n\n{:<24} {:>10} {:>10} {:<8} {:>7} {:>7} {:>7} {:>7}\n", name, mode,
-                  "id", "ours", "theirs", "unit", "ratio", "floor", "cpu", "most");
+      fmt::format("{}: {}\n\n{:<{}} {:>10} {:>10} {:<8} {:>7} {:>7} {:>7} {:>7}\n", name, mode,
+                  "id", wide, "ours", "theirs", "unit", "ratio", "floor", "cpu", "most");
   for (const Row& row : rows) {
     out +=
-        fmt::format("{:<24} {:>10} {:>10} {:<8} {:>7.2f} {:>7.2f} {:>7} {:>7}  {}\n", row.id,
+        fmt::format("{:<{}} {:>10} {:>10} {:<8} {:>7.2f} {:>7.2f} {:>7} {:>7}  {}\n", row.id, wide,
                     figure(row.ours), figure(row.theirs), row.unit, row.ratio, row.at_least,
                     row.cpu_ratio ? fmt::format("{:.2f}", *row.cpu_ratio) : "",
                     row.cpu_at_most ? fmt::format("{:.2f}", *row.cpu_at_most) : "", verdict(row));
   }
   out += "\nratio: how many times better ours is. cpu: our CPU over theirs, both ends together.\n";
   for (const Row& row : rows) {
+    if (row.what.empty() && row.note.empty()) continue;  // its id says it
     out += fmt::format("{:<24} {}; against {}{}{}\n", row.id, row.what, row.against,
                        row.state.empty() ? "" : "; " + row.state,
                        row.note.empty() ? "" : "; " + row.note);

@@ -13,7 +13,7 @@ namespace forebay::bench {
 
 struct Row {
   std::string id;
-  std::string what;  // for people
+  std::string what;  // for people; empty if the id says it all
   double ours = 0;
   std::string against;  // what `theirs` is
   double theirs = 0;

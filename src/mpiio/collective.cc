@@ -47,6 +47,7 @@ Collective::Settings Collective::settings() const {
   s.realms = kind_of(hints["forebay_realms"]);
   s.stripe = hints.number("striping_unit");
   s.targets = std::max<uint64_t>(hints.number("striping_factor"), 1);
+  s.order = hints.is("forebay_order", "offset") ? 0 : 1;
   s.local = file_.place.local;
   s.keep = static_cast<uint64_t>(plan::wish_of(hints["romio_cb_pfr"]));
   const plan::Persistent form = form_of(hints["romio_cb_fr_type"]);
@@ -88,6 +89,12 @@ Collective::Described Collective::describe(const plan::ViewPart& part) const {
     part.encode(described.numbers);
   }
   return described;
+}
+
+plan::Striping Collective::striping() const {
+  const Settings& settings = summaries_.front().settings;
+  if (settings.order == 0) return {};
+  return {settings.stripe, static_cast<uint32_t>(std::min<uint64_t>(settings.targets, 65536))};
 }
 
 Extent Collective::region() const {
@@ -153,7 +160,9 @@ bool Collective::make_areas(const Settings& settings) {
   std::vector<SharedMemory::Place> places(static_cast<size_t>(file_.ranks));
   SharedMemory::Place own;
   if (index_ >= 0) {
-    auto area = WindowArea::make({std::max<uint64_t>(settings.buffer / 2, 1), kMostRuns});
+    const uint64_t half = settings.buffer_half();
+    const auto extended = static_cast<uint64_t>(static_cast<double>(half) * plan::kThreshold);
+    auto area = WindowArea::make({half + extended, kMostRuns});
     if (area) own = area->place(), areas_[static_cast<size_t>(index_)] = std::move(*area);
   }
   PMPI_Allgather(&own, sizeof own, MPI_BYTE, places.data(), sizeof own, MPI_BYTE, file_.comm);
@@ -298,9 +307,10 @@ std::string Collective::explanation() const {
     return fmt::format("{} collective calls, every rank by itself: {}", calls_, why_);
   return fmt::format(
       "{} collective calls, {} of them in two phases ({}): {} aggregators, buffers of {} bytes, "
-      "realms: {}{}",
+      "realms: {}{}{}",
       calls_, together_, why_, aggregators_.size(), made_for_.buffer, realms_why_,
-      file_.kept_realms ? ", kept in memory" : "");
+      file_.kept_realms ? ", kept in memory" : "",
+      striping().known() ? ", in the order of storage targets" : "");
 }
 
 }  // namespace forebay::mpiio

@@ -8,6 +8,7 @@
 // All ranks of the file call run() in the same order. On the program's thread; calls MPI.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <string>
@@ -16,6 +17,7 @@
 #include "mpiio/transfer.h"
 #include "mpiio/window_area.h"
 #include "plan/collective.h"
+#include "plan/windows.h"
 
 namespace forebay::mpiio {
 
@@ -41,10 +43,12 @@ class Collective {
     uint64_t buffer = 0, alignment = 1;
     uint64_t realms = 0;  // a Kind
     uint64_t stripe = 0, targets = 1;
+    uint64_t order = 0;                      // not 0: by target, if these are known
     uint64_t keep = 0;                       // a Wish: realms that persist
     uint64_t form = 0, size = 0, cache = 0;  // of those
     uint64_t file_size = 0;
     uint64_t local = 0;  // the file system
+    uint64_t buffer_half() const { return std::max<uint64_t>(buffer / 2, 1); }
     bool same_buffers(const Settings& o) const {
       return limit == o.limit && per_node == o.per_node && buffer == o.buffer;
     }
@@ -68,6 +72,7 @@ class Collective {
   plan::Method choose(Direction direction) const;
   plan::Realms choose_realms();
   void keep_realms();
+  plan::Striping striping() const;
   bool make_areas(const Settings& settings);
   void meet(std::vector<SharedMemory::Place> places);
   void exchange_views(const Described& mine);

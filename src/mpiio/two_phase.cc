@@ -39,12 +39,31 @@ TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& rea
   near_ranks_ =
       static_cast<uint32_t>(std::count(kept_.rank_near_.begin(), kept_.rank_near_.end(), 1));
   any_far_ = any_far_ || near_ranks_ < kept_.rank_near_.size();
-  coverage_.emplace(kept_.parts_, plan::ranges_of(realms_[static_cast<size_t>(kept_.index_)]));
-  next_ = take_window();
-  more_ = true;
+}
+
+// With targets known all ranks take part: every aggregator has to know what the others have.
+void TwoPhase::plan_windows() {
+  const plan::Striping striping = kept_.striping();
+  const size_t aggregators = kept_.aggregators_.size();
+  const auto mine = static_cast<size_t>(std::max(kept_.index_, 0));
+  std::vector<uint64_t> bytes(striping.known() ? aggregators * striping.targets : 0, 0);
+  if (aggregates() && striping.known()) {
+    const auto own_bytes = plan::bytes_by_target(kept_.parts_, realms_[mine], striping);
+    std::copy(own_bytes.begin(), own_bytes.end(),
+              bytes.begin() + static_cast<ptrdiff_t>(mine * striping.targets));
+  }
+  if (striping.known())
+    PMPI_Allreduce(MPI_IN_PLACE, bytes.data(), static_cast<int>(bytes.size()), MPI_UINT64_T,
+                   MPI_SUM, file_.comm);
+  if (!aggregates()) return;
+  const plan::WindowLimits limits{kept_.made_for_.buffer_half(), own().shape().runs};
+  windows_ = striping.known() ? plan::windows_by_target(kept_.parts_, realms_[mine], striping,
+                                                        limits, mine, std::move(bytes))
+                              : plan::windows_by_offset(kept_.parts_, realms_[mine], limits);
 }
 
 void TwoPhase::run() {
+  plan_windows();
   if (aggregates()) open_next();
   for (; open_count_ > 0; ++step_) {
     step();
@@ -57,7 +76,7 @@ void TwoPhase::run() {
 }
 
 void TwoPhase::step() {
-  if (more_) open_next();
+  if (windows_ && !windows_->done()) open_next();
   const size_t count = open_.size();
   const size_t first =
       aggregates() ? static_cast<size_t>(kept_.index_) : static_cast<size_t>(file_.rank) % count;
@@ -79,21 +98,14 @@ void TwoPhase::step() {
   store(window, buffer);
 }
 
-TwoPhase::Window TwoPhase::take_window() {
-  Window window;
-  window.runs = coverage_->next(own().shape().buffer, own().shape().runs);
-  for (const Extent& run : window.runs) window.bytes += run.length.value;
-  return window;
-}
-
-// An aggregator without any data opens one window, which is empty, to say so.
 void TwoPhase::open_next() {
-  Window window = std::move(next_);
-  next_ = window.runs.empty() ? Window() : take_window();
-  more_ = !next_.runs.empty();
+  Window window;
+  window.runs = windows_->next();
+  for (const Extent& run : window.runs) window.bytes += run.length.value;
   const uint32_t number = own().opened();
   if (number >= 2) own().wait_for_all(number - 2, near_ranks_, [this] { progress(); });
-  WindowAbout about{.bytes = window.bytes, .end = window.bytes, .runs = 0, .last = !more_};
+  WindowAbout about{
+      .bytes = window.bytes, .end = window.bytes, .runs = 0, .last = windows_->done()};
   if (reading()) about.end = fill(window, own().buffer(number));
   own().open(window.runs, about);
   tell_far_ranks(window, about.end, about.last, own().buffer(number));

@@ -15,7 +15,6 @@
 #pragma once
 
 #include <deque>
-#include <optional>
 
 #include "mpiio/collective.h"
 
@@ -47,7 +46,7 @@ class TwoPhase {
   bool reading() const { return transfer_.direction() == Direction::read; }
 
   void open_next();
-  Window take_window();
+  void plan_windows();
   uint64_t fill(const Window& window, std::byte* buffer);
   void store(const Window& window, const std::byte* buffer);
   void fail(const Error& error);
@@ -74,11 +73,9 @@ class TwoPhase {
   size_t open_count_ = 0;
   bool any_far_ = false;
 
-  std::optional<plan::Coverage> coverage_;  // of an aggregator
-  Window next_;
-  std::deque<Window> opened_;  // and not moved yet
-  bool more_ = false;
-  bool failed_ = false;  // the Store, of an aggregator
+  std::unique_ptr<plan::Windows> windows_;  // of an aggregator
+  std::deque<Window> opened_;               // and not moved yet
+  bool failed_ = false;                     // the Store, of an aggregator
   std::deque<Sent> sent_;
   uint32_t near_ranks_ = 0;
 };

@@ -1,0 +1,51 @@
+// Windows: in which order an aggregator moves the bytes of its realm, a buffer-full at a time.
+//
+// By offset: rising through the realm. By target (IBCS; paper 3): the storage targets that the
+// bytes lie on decide, so that in every iteration each target serves one aggregator at most
+// (plan/order.h); all aggregators go through the iterations together, and one that has nothing to
+// do in an iteration has an empty window.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "plan/coverage.h"
+
+namespace forebay::plan {
+
+struct Striping {
+  uint64_t stripe = 0;   // bytes; 0: not known
+  uint32_t targets = 1;  // stripe k is on target k % targets
+  bool known() const { return stripe > 0 && targets > 1; }
+};
+
+class Windows {
+ public:
+  virtual ~Windows() = default;
+  // The runs of the next window, rising and apart.
+  virtual std::vector<Extent> next() = 0;
+  virtual bool done() const = 0;  // there is no next one
+};
+
+struct WindowLimits {
+  uint64_t bytes = 0;
+  size_t runs = 0;
+};
+
+// The parts must outlive the windows. At least one window, which may be empty.
+std::unique_ptr<Windows> windows_by_offset(std::span<const ViewPart> parts, const TiledMap& realm,
+                                           WindowLimits limits);
+
+// What the realm's bytes are by target. Walks all of their pieces.
+std::vector<uint64_t> bytes_by_target(std::span<const ViewPart> parts, const TiledMap& realm,
+                                      const Striping& striping);
+
+// `bytes`: of all aggregators, [aggregator * targets + target]. Windows hold up to
+// (1 + kThreshold) * limits.bytes.
+constexpr double kThreshold = 0.25;
+std::unique_ptr<Windows> windows_by_target(std::span<const ViewPart> parts, const TiledMap& realm,
+                                           const Striping& striping, WindowLimits limits,
+                                           size_t aggregator, std::vector<uint64_t> bytes);
+
+}  // namespace forebay::plan

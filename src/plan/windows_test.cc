@@ -1,0 +1,141 @@
+#include "plan/windows.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "core/testing.h"
+#include "plan/realms.h"
+#include "plan/typemap_oracle.h"
+
+namespace forebay::plan {
+namespace {
+
+std::vector<ViewPart> random_parts(TypeOracle& oracle) {
+  std::vector<ViewPart> parts;
+  for (int64_t n = oracle.pick(1, 6); n > 0; --n) {
+    const OracleType type = oracle.make(2, true);
+    const auto at = static_cast<uint64_t>(oracle.pick(0, 300));
+    const auto size = static_cast<int64_t>(type.bytes.size());
+    parts.push_back({TiledMap::view(Offset(at), type.map).value(), Length(0),
+                     Length(static_cast<uint64_t>(oracle.pick(0, 3 * size)))});
+  }
+  return parts;
+}
+
+Extent region_of(const std::vector<ViewPart>& parts) {
+  Extent region;
+  for (const ViewPart& part : parts) {
+    if (part.empty()) continue;
+    const Extent of = part.bounds();
+    if (region.empty()) region = of;
+    const Offset low = std::min(region.offset, of.offset);
+    region = {low, std::max(region.end(), of.end()) - low};
+  }
+  return region;
+}
+
+// All aggregators' windows, iteration by iteration.
+struct Play {
+  std::set<uint64_t> seen;
+  size_t iterations = 0;
+
+  void window(const std::vector<Extent>& runs, uint64_t most) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < runs.size(); ++i) {
+      if (i > 0) {
+        ASSERT_LE(runs[i - 1].end(), runs[i].offset);
+      }
+      bytes += runs[i].length.value;
+      for (uint64_t k = 0; k < runs[i].length.value; ++k)
+        ASSERT_TRUE(seen.insert(runs[i].offset.value + k).second);
+    }
+    ASSERT_LE(bytes, most);
+  }
+};
+
+TEST(Windows, EveryByteOnceAndNoTargetForTwo) {
+  TypeOracle oracle(test_seed());
+  for (int round = 0; round < 200; ++round) {
+    SCOPED_TRACE(round);
+    const auto parts = random_parts(oracle);
+    const auto aggregators = static_cast<size_t>(oracle.pick(1, 5));
+    const Striping striping{static_cast<uint64_t>(oracle.pick(4, 200)),
+                            static_cast<uint32_t>(oracle.pick(1, 6))};
+    const Realms realms = even_realms(region_of(parts), aggregators, 1);
+    const WindowLimits limits{static_cast<uint64_t>(oracle.pick(20, 500)), 100'000};
+    std::vector<uint64_t> bytes;
+    for (const TiledMap& realm : realms)
+      for (const uint64_t n : bytes_by_target(parts, realm, striping)) bytes.push_back(n);
+    std::vector<std::unique_ptr<Windows>> all;
+    for (size_t a = 0; a < aggregators; ++a)
+      all.push_back(windows_by_target(parts, realms[a], striping, limits, a, bytes));
+    Play play;
+    for (bool any = true; any;) {
+      any = false;
+      std::map<uint64_t, size_t> served;  // target, by whom
+      for (size_t a = 0; a < aggregators; ++a) {
+        if (all[a]->done()) continue;
+        any = true;
+        const auto runs = all[a]->next();
+        play.window(runs, limits.bytes + static_cast<uint64_t>(kThreshold * double(limits.bytes)));
+        if (HasFatalFailure()) return;
+        for (const Extent& run : runs)
+          for (uint64_t at = run.offset.value; at < run.end().value; ++at)
+            ASSERT_EQ(served.try_emplace(at / striping.stripe % striping.targets, a).first->second,
+                      a);
+      }
+    }
+    std::set<uint64_t> expected;
+    for (const ViewPart& part : parts)
+      for (TiledCursor cursor = part.cursor(); !cursor.done();) {
+        const Extent e = cursor.take(cursor.left());
+        for (uint64_t k = 0; k < e.length.value; ++k) expected.insert(e.offset.value + k);
+      }
+    ASSERT_EQ(play.seen, expected);
+  }
+}
+
+// The realms stay as they were, so the pairs of ranks and aggregators that talk do too.
+TEST(Windows, TheOrderChangesNobodysBytes) {
+  TypeOracle oracle(test_seed());
+  const auto parts = random_parts(oracle);
+  const Realms realms = even_realms(region_of(parts), 3, 1);
+  const Striping striping{64, 3};
+  std::vector<uint64_t> bytes;
+  for (const TiledMap& realm : realms)
+    for (const uint64_t n : bytes_by_target(parts, realm, striping)) bytes.push_back(n);
+  for (size_t a = 0; a < 3; ++a) {
+    std::set<uint64_t> by_offset, by_target;
+    const auto add = [](std::set<uint64_t>& to, const std::vector<Extent>& runs) {
+      for (const Extent& run : runs)
+        for (uint64_t k = 0; k < run.length.value; ++k) to.insert(run.offset.value + k);
+    };
+    for (auto w = windows_by_offset(parts, realms[a], {100, 100}); !w->done();)
+      add(by_offset, w->next());
+    for (auto w = windows_by_target(parts, realms[a], striping, {100, 100}, a, bytes); !w->done();)
+      add(by_target, w->next());
+    EXPECT_EQ(by_offset, by_target);
+  }
+}
+
+TEST(Windows, FewRunsAtATime) {
+  const auto tile = TypeMap::resized(*TypeMap::bytes(1), 0, 10);
+  const std::vector<ViewPart> parts = {
+      {*TiledMap::view(Offset(0), *tile), Length(0), Length(1000)}};
+  const Realms realms = even_realms(ext(0, 10'000), 1, 1);
+  const Striping striping{100, 2};
+  const auto bytes = bytes_by_target(parts, realms[0], striping);
+  EXPECT_EQ(bytes, (std::vector<uint64_t>{500, 500}));
+  uint64_t total = 0;
+  for (auto w = windows_by_target(parts, realms[0], striping, {400, 50}, 0, bytes); !w->done();) {
+    const auto runs = w->next();
+    ASSERT_LE(runs.size(), 50u);
+    for (const Extent& run : runs) total += run.length.value;
+  }
+  EXPECT_EQ(total, 1000u);
+}
+
+}  // namespace
+}  // namespace forebay::plan
