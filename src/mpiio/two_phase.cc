@@ -6,7 +6,7 @@
 namespace forebay::mpiio {
 namespace {
 
-enum Tag { kHeader = 1, kData = 2 };
+enum Tag { kHeader = 1, kData = 2, kRuns = 3 };
 
 // Between a rank's memory, of whatever shape, and a buffer.
 void copy(plan::TiledCursor& memory, Length position, std::byte* buffer, uint64_t length,
@@ -63,11 +63,15 @@ void TwoPhase::plan_windows() {
 }
 
 void TwoPhase::run() {
+  const bool several_nodes = std::any_of(file_.nodes.begin(), file_.nodes.end(),
+                                         [](uint32_t node) { return node != 0; });
   plan_windows();
   if (aggregates()) open_next();
   for (; open_count_ > 0; ++step_) {
     step();
     end_far_sends(aggregates() ? step_ : step_ + 1);
+    // On one node the windows themselves keep aggregators in step.
+    if (several_nodes && kept_.striping().known()) PMPI_Barrier(file_.comm);
   }
   if (aggregates() && reading())  // the buffers are free when the call is over
     own().wait_for_all(own().opened() - 1, near_ranks_, [this] { progress(); });
@@ -152,14 +156,18 @@ void TwoPhase::visit_near(size_t aggregator) {
   area.leave(number);
 }
 
-// The window as a far rank knows it: from its first byte to its last, as far as they are in the
-// aggregator's realm.
-void TwoPhase::visit_far(size_t aggregator) {
+// The window as a far rank knows it: what it has itself of it lies in these.
+std::vector<Extent> TwoPhase::learn_runs(size_t aggregator) {
   const int other = kept_.aggregators_[aggregator];
   Header header;
   PMPI_Recv(&header, sizeof header, MPI_BYTE, other, kHeader, file_.comm, MPI_STATUS_IGNORE);
   if (header.last) open_[aggregator] = 0, --open_count_;
-  std::vector<Extent> runs;
+  std::vector<Extent> runs(header.runs);
+  if (header.runs > 0) {
+    PMPI_Recv(runs.data(), static_cast<int>(runs.size() * sizeof(Extent)), MPI_BYTE, other, kRuns,
+              file_.comm, MPI_STATUS_IGNORE);
+    return runs;
+  }
   const plan::Ranges ranges = plan::ranges_of(realms_[aggregator]);
   for (Offset at(header.from); at < Offset(header.to);) {
     const auto range = ranges(at);
@@ -168,6 +176,12 @@ void TwoPhase::visit_far(size_t aggregator) {
     runs.push_back({range->offset, end - range->offset});
     at = end;
   }
+  return runs;
+}
+
+void TwoPhase::visit_far(size_t aggregator) {
+  const int other = kept_.aggregators_[aggregator];
+  const std::vector<Extent> runs = learn_runs(aggregator);
   std::vector<std::pair<Length, uint64_t>> pieces;
   uint64_t bytes = 0;
   plan::place_in_window(runs, part_, [&](uint64_t, Length stream, uint64_t length) {
@@ -219,8 +233,15 @@ void TwoPhase::tell_far_ranks(const Window& window, uint64_t end, bool last,
       message.header.to = window.runs.back().end().value;
     }
     message.header.last = last;
+    if (kept_.striping().known()) {
+      message.runs = window.runs;
+      message.header.runs = window.runs.size();
+    }
     PMPI_Isend(&message.header, sizeof message.header, MPI_BYTE, static_cast<int>(rank), kHeader,
                file_.comm, &message.requests[0]);
+    if (!message.runs.empty())
+      PMPI_Isend(message.runs.data(), static_cast<int>(message.runs.size() * sizeof(Extent)),
+                 MPI_BYTE, static_cast<int>(rank), kRuns, file_.comm, &message.requests[2]);
     const uint64_t bytes = reading() ? bytes_of(rank, window) : 0;
     if (bytes == 0) continue;
     message.data.reserve(bytes);

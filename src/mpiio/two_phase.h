@@ -30,15 +30,17 @@ class TwoPhase {
     std::vector<Extent> runs;
     uint64_t bytes = 0;
   };
-  struct Header {  // what a far rank is told of a window
-    uint64_t from = 0, to = 0;
+  struct Header {               // what a far rank is told of a window
+    uint64_t from = 0, to = 0;  // all of the realm between them
+    uint64_t runs = 0;          // not 0: only so many runs, which follow
     uint64_t last = 0;
   };
   struct Sent {  // until MPI has sent it
     uint32_t step = 0;
     Header header;
+    std::vector<Extent> runs;
     std::vector<std::byte> data;
-    std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    std::array<MPI_Request, 3> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
   };
 
   bool aggregates() const { return kept_.index_ >= 0; }
@@ -54,6 +56,7 @@ class TwoPhase {
   void receive_from_far(const Window& window, std::byte* buffer);
   void visit_near(size_t aggregator);
   void visit_far(size_t aggregator);
+  std::vector<Extent> learn_runs(size_t aggregator);
   void step();
   void end_far_sends(uint32_t before);
   uint64_t bytes_of(size_t rank, const Window& window) const;
