@@ -284,8 +284,9 @@ void Collective::together(Transfer& transfer) {
 void Collective::run(Transfer& transfer) {
   const Summary mine = summarize(transfer);
   summaries_.resize(static_cast<size_t>(file_.ranks));
-  PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, summaries_.data(), sizeof mine, MPI_BYTE,
-                 file_.comm);
+  static_assert(sizeof mine <= Gathering::kMostBytes);
+  if (auto fault = file_.gather(&mine, sizeof mine, summaries_.data()))
+    return transfer.fail(std::move(fault));
   ++calls_;
   plan::Method method = choose(transfer.direction());
   const Settings& settings = summaries_.front().settings;

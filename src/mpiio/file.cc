@@ -58,22 +58,47 @@ void File::obey_hints() {
                                                           : 0u;
 }
 
+Fault File::gather(const void* mine, size_t bytes, void* all) const {
+  Gathering* near = meeting ? meeting->gathering() : nullptr;
+  if (near) {
+    near->gather(mine, bytes, all, [this] { progress(); });
+    return {};
+  }
+  const int n = static_cast<int>(bytes);
+  if (PMPI_Allgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, comm) == MPI_SUCCESS) return {};
+  return {MPI_ERR_IO, "the ranks of the file cannot reach each other"};
+}
+
+// Others may wait for a message of ours, of the program's or this library's, that MPI sends only
+// while we call it.
+void File::progress() const {
+  int found = 0;
+  PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, MPI_STATUS_IGNORE);
+}
+
 Fault File::agree(Fault mine) const {
   return agree(std::move(mine), 0);
 }
 
 Fault File::agree(Fault mine, long long value) const {
   if (ranks == 1) return mine;
-  const std::array<long long, 3> own = {mine.code, value, ~value};
-  std::array<long long, 3> most{};
-  if (PMPI_Allreduce(own.data(), most.data(), 3, MPI_LONG_LONG, MPI_MAX, comm) != MPI_SUCCESS)
-    return {MPI_ERR_IO, "the ranks of the file cannot reach each other"};
-  const int worst = static_cast<int>(most[0]);
+  struct Own {
+    long long code, value;
+  };
+  const Own own{mine.code, value};
+  std::vector<Own> all(static_cast<size_t>(ranks));
+  if (auto fault = gather(&own, sizeof own, all.data())) return fault;
+  int worst = MPI_SUCCESS;
+  bool same = true;
+  for (const Own& one : all) {
+    worst = std::max(worst, static_cast<int>(one.code));
+    same = same && one.value == value;
+  }
   if (worst != MPI_SUCCESS) {
     if (worst == mine.code) return mine;
     return {worst, mine ? mine.text : "another rank failed"};
   }
-  if (most[1] == ~most[2]) return {};
+  if (same) return {};
   return {MPI_ERR_NOT_SAME, "the ranks give different arguments"};
 }
 

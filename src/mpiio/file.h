@@ -50,6 +50,10 @@ struct File {
   // Lets go of what is MPI's. On the program's thread; the last owner may be another one.
   void release();
 
+  // Every rank's bytes, to all of them; at most Gathering::kMostBytes of each. Called by all or
+  // none.
+  Fault gather(const void* mine, size_t bytes, void* all) const;
+  void progress() const;  // of MPI, for who waits for something else
   // Takes part, with every rank of the file, in agreeing on the worst outcome: MPI_SUCCESS, or the
   // error class that some rank came with. Called by all or none.
   Fault agree(Fault mine) const;

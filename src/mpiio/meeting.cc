@@ -4,19 +4,18 @@
 
 namespace forebay::mpiio {
 
-Result<std::unique_ptr<Meeting>> Meeting::host(bool alone) {
-  auto memory = SharedMemory::make(sizeof(NodeMemory), alone);
+Result<std::unique_ptr<Meeting>> Meeting::host(int ranks) {
+  auto memory = SharedMemory::make(sizeof(NodeMemory) + Gathering::space(ranks), ranks == 1);
   if (!memory) return memory.error();
-  std::unique_ptr<Meeting> meeting(new Meeting);
-  meeting->host_ = true;
-  meeting->memory_ = std::move(*memory);
-  meeting->place_ = meeting->memory_.place();
-  NodeMemory::create(meeting->memory_.data());
+  NodeMemory::create(memory->data());
+  std::unique_ptr<Meeting> meeting(new Meeting(0, ranks));
+  meeting->place_ = memory->place();
+  meeting->enter(std::move(*memory));
   return meeting;
 }
 
-std::unique_ptr<Meeting> Meeting::guest(const Place& place) {
-  std::unique_ptr<Meeting> meeting(new Meeting);
+std::unique_ptr<Meeting> Meeting::guest(const Place& place, int rank, int ranks) {
+  std::unique_ptr<Meeting> meeting(new Meeting(rank, ranks));
   meeting->place_ = place;
   return meeting;
 }
@@ -26,25 +25,35 @@ Meeting::~Meeting() {
   if (arbiter_) arbiter_->close_file(invitation_);
 }
 
-bool Meeting::near() const {
-  return host_ || SharedMemory::near(place_);
+void Meeting::enter(SharedMemory memory) {
+  memory_ = std::move(memory);
+  auto* node = reinterpret_cast<NodeMemory*>(memory_.data());
+  gathering_.emplace(node + 1, rank_, ranks_);
+  state_ = std::make_unique<NodeState>(*node);
+}
+
+bool Meeting::near() {
+  if (memory_) return true;
+  if (!SharedMemory::near(place_)) return false;
+  auto memory = SharedMemory::attach(place_);
+  if (memory) enter(std::move(*memory));
+  return memory.has_value();
+}
+
+void Meeting::move(const Invitation& invitation, Arbiter* arbiter) {
+  invitation_ = invitation;
+  arbiter_ = arbiter;
+  moved_ = true;
+  state_.reset();
 }
 
 Result<SharedState*> Meeting::state() {
   std::lock_guard lock(mutex_);
-  if (state_) return state_.get();
-  if (moved_) {
+  if (!state_) {
     auto client = ArbiterClient::connect(invitation_);
     if (!client) return client.error();
     state_ = std::move(*client);
-    return state_.get();
   }
-  if (!memory_) {
-    auto memory = SharedMemory::attach(place_);
-    if (!memory) return memory.error();
-    memory_ = std::move(*memory);
-  }
-  state_ = std::make_unique<NodeState>(*reinterpret_cast<NodeMemory*>(memory_.data()));
   return state_.get();
 }
 

@@ -3,15 +3,17 @@
 // nothing stays behind. On several nodes it is an Arbiter of rank 0.
 //
 // Two steps, because they are collective: rank 0 makes a Place and broadcasts it, each rank says
-// whether it is near (on that node); if any is not, rank 0 invites all to an arbiter. Nothing is
-// attached before the first use: most files never share a pointer.
+// whether it is near (on that node); if any is not, rank 0 invites all to an arbiter, which nobody
+// connects to before the first use: most files never share a pointer.
 #pragma once
 
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "core/result.h"
 #include "mpiio/arbiter.h"
+#include "mpiio/gathering.h"
 #include "mpiio/node_state.h"
 #include "mpiio/shared_memory.h"
 
@@ -21,30 +23,33 @@ class Meeting {
  public:
   using Place = SharedMemory::Place;  // plain bytes, to be broadcast
 
-  // Of rank 0. `alone`: there is no other rank.
-  static Result<std::unique_ptr<Meeting>> host(bool alone);
+  // Of rank 0.
+  static Result<std::unique_ptr<Meeting>> host(int ranks);
   // Of the others.
-  static std::unique_ptr<Meeting> guest(const Place& place);
+  static std::unique_ptr<Meeting> guest(const Place& place, int rank, int ranks);
   ~Meeting();
   Meeting(const Meeting&) = delete;
 
   const Place& place() const { return place_; }
-  bool near() const;  // on that node, and allowed to look into rank 0
+  // Is this rank on that node, and allowed to look into rank 0? Then it does from now on.
+  bool near();
   // Not all ranks are near: from now on it is at the arbiter.
   // `arbiter`: of rank 0, which forgets the file in the end; null elsewhere.
-  void move(const Invitation& invitation, Arbiter* arbiter) {
-    invitation_ = invitation, arbiter_ = arbiter, moved_ = true;
-  }
+  void move(const Invitation& invitation, Arbiter* arbiter);
 
-  // Attaches or connects at the first call; any thread.
+  // Connects at the first call, if it is at the arbiter; any thread.
   Result<SharedState*> state();
+  // If all ranks are near; else null.
+  Gathering* gathering() { return moved_ || !gathering_ ? nullptr : &*gathering_; }
 
  private:
-  Meeting() = default;
+  Meeting(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
+  void enter(SharedMemory memory);
 
-  bool host_ = false;
+  const int rank_, ranks_;
   Place place_;
-  SharedMemory memory_;  // holds a NodeMemory
+  SharedMemory memory_;  // holds a NodeMemory, and after it what a Gathering needs
+  std::optional<Gathering> gathering_;
   bool moved_ = false;
   Invitation invitation_;
   Arbiter* arbiter_ = nullptr;

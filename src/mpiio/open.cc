@@ -109,7 +109,7 @@ class Opening {
     site_hints_ = read_text(site ? site : "/etc/romio-hints");
     if (const char* text = std::getenv("FOREBAY_HINTS")) user_hints_ = text;
     set_hints();
-    auto meeting = Meeting::host(file_->ranks == 1);
+    auto meeting = Meeting::host(file_->ranks);
     if (!meeting) return fault_of(meeting.error());
     file_->meeting = std::move(*meeting);
     return open_here(file_->amode & (MPI_MODE_CREATE | MPI_MODE_EXCL));
@@ -148,7 +148,7 @@ class Opening {
     PMPI_Bcast(&news, sizeof news, MPI_BYTE, 0, file_->comm);
     if (news.code != MPI_SUCCESS)
       return file_->rank == 0 ? fault : Fault{news.code, "rank 0 could not open it"};
-    if (file_->rank != 0) file_->meeting = Meeting::guest(news.meeting);
+    if (file_->rank != 0) file_->meeting = Meeting::guest(news.meeting, file_->rank, file_->ranks);
     aggregators_ = news.aggregators;
     share_hints(news);
     return {};

@@ -34,11 +34,9 @@ TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& rea
       memory_(transfer.memory(), Length(), part_.length),
       open_(kept.aggregators_.size(), 1),
       open_count_(open_.size()) {
-  any_far_ = std::count(kept_.near_.begin(), kept_.near_.end(), 0) > 0;
   if (!aggregates()) return;
   near_ranks_ =
       static_cast<uint32_t>(std::count(kept_.rank_near_.begin(), kept_.rank_near_.end(), 1));
-  any_far_ = any_far_ || near_ranks_ < kept_.rank_near_.size();
 }
 
 // With targets known all ranks take part: every aggregator has to know what the others have.
@@ -63,8 +61,8 @@ void TwoPhase::plan_windows() {
 }
 
 void TwoPhase::run() {
-  const bool several_nodes = std::any_of(file_.nodes.begin(), file_.nodes.end(),
-                                         [](uint32_t node) { return node != 0; });
+  const bool several_nodes =
+      std::any_of(file_.nodes.begin(), file_.nodes.end(), [](uint32_t node) { return node != 0; });
   plan_windows();
   if (aggregates()) open_next();
   for (; open_count_ > 0; ++step_) {
@@ -74,7 +72,7 @@ void TwoPhase::run() {
     if (several_nodes && kept_.striping().known()) PMPI_Barrier(file_.comm);
   }
   if (aggregates() && reading())  // the buffers are free when the call is over
-    own().wait_for_all(own().opened() - 1, near_ranks_, [this] { progress(); });
+    own().wait_for_all(own().opened() - 1, near_ranks_, [this] { file_.progress(); });
   end_far_sends(UINT32_MAX);
   transfer_.set_moved(reading() ? moved_ : part_.length.value);
 }
@@ -98,7 +96,7 @@ void TwoPhase::step() {
   const uint32_t number = own().opened() - 1 - static_cast<uint32_t>(opened_.size());
   std::byte* buffer = own().buffer(number);
   receive_from_far(window, buffer);
-  own().wait_for_all(number, near_ranks_, [this] { progress(); });
+  own().wait_for_all(number, near_ranks_, [this] { file_.progress(); });
   store(window, buffer);
 }
 
@@ -107,7 +105,7 @@ void TwoPhase::open_next() {
   window.runs = windows_->next();
   for (const Extent& run : window.runs) window.bytes += run.length.value;
   const uint32_t number = own().opened();
-  if (number >= 2) own().wait_for_all(number - 2, near_ranks_, [this] { progress(); });
+  if (number >= 2) own().wait_for_all(number - 2, near_ranks_, [this] { file_.progress(); });
   WindowAbout about{
       .bytes = window.bytes, .end = window.bytes, .runs = 0, .last = windows_->done()};
   if (reading()) about.end = fill(window, own().buffer(number));
@@ -145,7 +143,7 @@ void TwoPhase::fail(const Error& error) {
 void TwoPhase::visit_near(size_t aggregator) {
   WindowArea& area = kept_.areas_[aggregator];
   const uint32_t number = kept_.next_window_[aggregator]++;
-  const auto seen = area.enter(number, [this] { progress(); });
+  const auto seen = area.enter(number, [this] { file_.progress(); });
   const Direction direction = transfer_.direction();
   plan::place_in_window(seen.runs, part_, [&](uint64_t at, Length stream, uint64_t length) {
     const uint64_t there = std::min(length, seen.about.end - std::min(seen.about.end, at));
@@ -283,13 +281,6 @@ void TwoPhase::end_far_sends(uint32_t before) {
   for (; !sent_.empty() && sent_.front().step < before; sent_.pop_front())
     PMPI_Waitall(static_cast<int>(sent_.front().requests.size()), sent_.front().requests.data(),
                  MPI_STATUSES_IGNORE);
-}
-
-// Others may wait for a message of ours that MPI sends only while we call it.
-void TwoPhase::progress() const {
-  if (!any_far_) return;
-  int found = 0;
-  PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, file_.comm, &found, MPI_STATUS_IGNORE);
 }
 
 }  // namespace forebay::mpiio

@@ -60,7 +60,6 @@ class TwoPhase {
   void step();
   void end_far_sends(uint32_t before);
   uint64_t bytes_of(size_t rank, const Window& window) const;
-  void progress() const;
   Result<uint64_t> call(Op op, const Window& window, const std::byte* buffer);
 
   Collective& kept_;
@@ -74,7 +73,6 @@ class TwoPhase {
 
   std::vector<char> open_;  // by aggregator: are there windows yet?
   size_t open_count_ = 0;
-  bool any_far_ = false;
 
   std::unique_ptr<plan::Windows> windows_;  // of an aggregator
   std::deque<Window> opened_;               // and not moved yet
