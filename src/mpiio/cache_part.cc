@@ -2,6 +2,7 @@
 
 #include <linux/futex.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -114,7 +115,11 @@ CachePart::Slot* CachePart::unused() {
     head_->free = slot.next;
     return &slot;
   }
-  return head_->touched < shape_.pages() ? &slots_[head_->touched++] : nullptr;
+  if (head_->touched == shape_.pages()) return nullptr;
+  Slot& slot = slots_[head_->touched++];
+  // All at once costs half of what faults one by one would; where the kernel cannot, they come.
+  if (shape_.page_size >= kAlignment) ::madvise(bytes(slot), shape_.page_size, MADV_POPULATE_WRITE);
+  return &slot;
 }
 
 CachePart::Slot* CachePart::by_clock() {
@@ -124,6 +129,7 @@ CachePart::Slot* CachePart::by_clock() {
     if (slot.dirty.any() || slot.pinned == head_->operation) continue;
     if (std::exchange(slot.used, false)) continue;
     release(slot);
+    ++head_->passed;
     return unused();
   }
   return nullptr;

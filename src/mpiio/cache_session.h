@@ -60,6 +60,7 @@ class CacheSession {
     return static_cast<uint32_t>(piece.file % shape_.page_size);
   }
   bool fits(const std::vector<CachePiece>& pieces);
+  bool takes(const CachePiece& piece, Allocate allocate) const;
   Slot* find(uint64_t page);
   Slot* obtain(uint64_t page);
   void make_room();
