@@ -2,7 +2,6 @@
 
 #include <linux/futex.h>
 #include <sched.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -115,11 +114,7 @@ CachePart::Slot* CachePart::unused() {
     head_->free = slot.next;
     return &slot;
   }
-  if (head_->touched == shape_.pages()) return nullptr;
-  Slot& slot = slots_[head_->touched++];
-  // All at once costs half of what faults one by one would; where the kernel cannot, they come.
-  if (shape_.page_size >= kAlignment) ::madvise(bytes(slot), shape_.page_size, MADV_POPULATE_WRITE);
-  return &slot;
+  return head_->touched < shape_.pages() ? &slots_[head_->touched++] : nullptr;
 }
 
 CachePart::Slot* CachePart::by_clock() {
@@ -137,7 +132,7 @@ CachePart::Slot* CachePart::by_clock() {
 
 void CachePart::add_dirty(Slot& slot, uint32_t from, uint32_t to) {
   dirty(slot).add(from, to);
-  if (!slot.dirty.scattered && dirty_throughout(slot)) slot.filled = true;
+  if (dirty_throughout(slot)) slot.filled = true;
   const uint64_t end = slot.page * shape_.page_size + to;
   if (end > dirty_end()) set_dirty_end(end);
 }
