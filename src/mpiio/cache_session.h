@@ -12,7 +12,8 @@
 
 namespace forebay::mpiio {
 
-// The file under the cache, as one rank reaches it. Memory: absolute addresses.
+// The file under the cache, as one rank reaches it. Memory: absolute addresses. Called with a part
+// locked, so it must not call the cache.
 class Backing {
  public:
   virtual ~Backing() = default;

@@ -303,9 +303,7 @@ TEST(RealmCache, NeighboursAreReadAndWrittenTogether) {
 }
 
 TEST(RealmCache, AWriteLargerThanHalfAPartGoesAroundIt) {
-  World world;
-  ASSERT_TRUE(world.write(0, filled(256, 1)));
-  const Bytes large = filled(kSmall.parts * kSmall.part_bytes, 2);
+  const Bytes large = filled(32 * 64, 2);
   World one({.parts = 1, .page_size = 64, .part_bytes = 16 * 64, .realm_size = 64});
   ASSERT_TRUE(one.write(100, filled(100, 1)));
   ASSERT_TRUE(one.write(0, large));
@@ -353,7 +351,7 @@ TEST(RealmCache, MemoryThatIsNotNeededIsNotTouched) {
 }
 
 TEST(RealmCache, ThreadsOfOneFile) {
-  constexpr uint64_t kThreads = 4, kFile = 8000;
+  constexpr uint64_t kThreads = 4, kFile = 2400;
   World world({.parts = 3, .page_size = 64, .part_bytes = 8 * 64, .realm_size = 128});
   const uint64_t seed = test_seed();
   std::vector<std::thread> threads;
