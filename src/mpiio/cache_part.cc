@@ -124,6 +124,7 @@ CachePart::Slot* CachePart::by_clock() {
     if (slot.dirty.any() || slot.pinned == head_->operation) continue;
     if (std::exchange(slot.used, false)) continue;
     release(slot);
+    ++head_->passed;
     return unused();
   }
   return nullptr;
@@ -131,7 +132,7 @@ CachePart::Slot* CachePart::by_clock() {
 
 void CachePart::add_dirty(Slot& slot, uint32_t from, uint32_t to) {
   dirty(slot).add(from, to);
-  if (!slot.dirty.scattered && dirty_throughout(slot)) slot.filled = true;
+  if (dirty_throughout(slot)) slot.filled = true;
   const uint64_t end = slot.page * shape_.page_size + to;
   if (end > dirty_end()) set_dirty_end(end);
 }

@@ -8,6 +8,7 @@
 // the first clean one.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -86,10 +87,11 @@ class CachePart {
       if (slots_[i].taken) fn(slots_[i]);
   }
 
-  // Data streams through: the part was full of pages that nobody came back to. Pages that a write
-  // covers are not worth a copy then, until the next flush.
-  bool streaming() const { return head_->streaming; }
-  void set_streaming(bool on) { head_->streaming = on; }
+  // Data streams through: as many pages as there are have made room for others, and hardly anybody
+  // came back to one. What is used once, and whole, is not worth a copy then.
+  bool streaming() const { return head_->passed >= shape_.pages(); }
+  void count_hit() { head_->passed -= std::min<uint64_t>(head_->passed, kHitWeight); }
+  void forget_passed() { head_->passed = 0; }
 
   // Any time, without the lock.
   uint64_t dirty_end() const { return head_->dirty_end.load(); }
@@ -105,13 +107,14 @@ class CachePart {
     uint32_t touched = 0;  // slots that were ever taken
     uint32_t free = 0;     // the first of those that are free again, + 1
     uint32_t hand = 0;
-    bool streaming = false;
+    uint64_t passed = 0;  // pages that made room, less what hits are worth
     uint64_t operation = 0;
     std::atomic<uint64_t> dirty_end{0};
     int32_t kept_code = 0;
     bool kept_unknown = false;
     std::array<char, 256> kept_text{};
   };
+  static constexpr uint64_t kHitWeight = 8;
   struct Places;
   size_t index(const Slot& slot) const { return static_cast<size_t>(&slot - slots_); }
   uint32_t& chain(uint64_t page) const;

@@ -62,11 +62,8 @@ Result<void> CacheSession::write(const std::vector<CachePiece>& pieces, Allocate
   std::vector<CachePiece> direct;
   Slot* slot = nullptr;
   for (const CachePiece& piece : pieces) {
-    if (!slot || slot->page != page_of(piece)) {
-      const bool passes = part_.streaming() && piece.length == shape_.page_size;
-      const bool takes = allocate == Allocate::yes && !passes;
-      slot = takes ? obtain(page_of(piece)) : find(page_of(piece));
-    }
+    if (!slot || slot->page != page_of(piece))
+      slot = takes(piece, allocate) ? obtain(page_of(piece)) : find(page_of(piece));
     if (slot) {
       put(*slot, piece);
       part_.add_dirty(*slot, within(piece), within(piece) + piece.length);
@@ -93,18 +90,18 @@ Result<void> CacheSession::write_around(const std::vector<CachePiece>& pieces) {
 }
 
 Result<void> CacheSession::read(const std::vector<CachePiece>& pieces, Allocate allocate) {
-  const bool fills = allocate == Allocate::yes && fits(pieces);
+  if (allocate == Allocate::yes && !fits(pieces)) allocate = Allocate::no;
   std::vector<Source> sources;
   std::vector<Slot*> unfilled;
   std::vector<CachePiece> direct;
   for (const CachePiece& piece : pieces) {
     Slot* slot = sources.empty() ? nullptr : sources.back().slot;
     if (!slot || slot->page != page_of(piece))
-      slot = fills ? obtain(page_of(piece)) : find(page_of(piece));
+      slot = takes(piece, allocate) ? obtain(page_of(piece)) : find(page_of(piece));
     if (slot) part_.pin(*slot);
     const bool good = slot && (slot->filled || part_.dirty(*slot).covers(
                                                    within(piece), within(piece) + piece.length));
-    sources.push_back({slot, good || (slot && fills)});
+    sources.push_back({slot, good || (slot && allocate == Allocate::yes)});
     if (!sources.back().whole)
       direct.push_back(piece);
     else if (!good)
@@ -128,9 +125,16 @@ bool CacheSession::fits(const std::vector<CachePiece>& pieces) {
   return count <= shape_.pages() / 2;
 }
 
+bool CacheSession::takes(const CachePiece& piece, Allocate allocate) const {
+  const bool passes = part_.streaming() && piece.length == shape_.page_size;
+  return allocate == Allocate::yes && !passes;
+}
+
 CachePart::Slot* CacheSession::find(uint64_t page) {
   Slot* const slot = part_.find(page);
-  if (slot) slot->used = true;
+  if (!slot) return nullptr;
+  slot->used = true;
+  part_.count_hit();
   return slot;
 }
 
@@ -151,9 +155,6 @@ CachePart::Slot* CacheSession::obtain(uint64_t page) {
 // All at once, because neighbours make one request: a page at a time would be as many requests as
 // pages.
 void CacheSession::make_room() {
-  uint64_t all = 0, used = 0;
-  part_.each([&](Slot& slot) { ++all, used += slot.used; });
-  part_.set_streaming(used * 8 < all);
   if (auto ok = write_back(); !ok) part_.keep(ok.error());
 }
 

@@ -12,7 +12,8 @@
 
 namespace forebay::mpiio {
 
-// The file under the cache, as one rank reaches it. Memory: absolute addresses.
+// The file under the cache, as one rank reaches it. Memory: absolute addresses. Called with a part
+// locked, so it must not call the cache.
 class Backing {
  public:
   virtual ~Backing() = default;
@@ -60,6 +61,7 @@ class CacheSession {
     return static_cast<uint32_t>(piece.file % shape_.page_size);
   }
   bool fits(const std::vector<CachePiece>& pieces);
+  bool takes(const CachePiece& piece, Allocate allocate) const;
   Slot* find(uint64_t page);
   Slot* obtain(uint64_t page);
   void make_room();

@@ -23,6 +23,7 @@ void DirtyBytes::add(uint32_t from, uint32_t to) {
   if (bounds_.scattered) assign(from, to, true);
   bounds_.low = bounds_.any() ? std::min(bounds_.low, from) : from;
   bounds_.high = std::max(bounds_.high, to);
+  gather();
 }
 
 void DirtyBytes::remove(uint32_t from, uint32_t to) {
@@ -35,6 +36,7 @@ void DirtyBytes::remove(uint32_t from, uint32_t to) {
   if (bounds_.scattered) assign(from, to, false);
   if (from == bounds_.low) bounds_.low = bounds_.scattered ? next_set(to) : to;
   if (to == bounds_.high) bounds_.high = bounds_.scattered ? end_of_set(from) : from;
+  gather();
 }
 
 bool DirtyBytes::covers(uint32_t from, uint32_t to) const {
@@ -52,10 +54,21 @@ void DirtyBytes::scatter() {
   bounds_.scattered = true;
 }
 
+void DirtyBytes::gather() {
+  if (!bounds_.scattered || bounds_.bits != bounds_.high - bounds_.low) return;
+  assign(bounds_.low, bounds_.high, false);
+  bounds_.scattered = false;
+}
+
 void DirtyBytes::assign(uint32_t from, uint32_t to, bool value) {
   for (uint32_t word = from / kWord; word * kWord < to; ++word) {
     const uint64_t bits = mask(word, from, to);
-    words_[word] = value ? words_[word] | bits : words_[word] & ~bits;
+    const uint64_t changed = value ? ~words_[word] & bits : words_[word] & bits;
+    const uint32_t count = changed == 0              ? 0
+                           : changed == ~uint64_t{0} ? kWord
+                                                     : std::popcount(changed);
+    words_[word] ^= changed;
+    bounds_.bits += value ? count : -count;
   }
 }
 

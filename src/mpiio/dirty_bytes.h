@@ -1,8 +1,9 @@
-// DirtyBytes: which bytes of a page were written and are not in the Store yet, exactly. One run as
-// long as that is enough, which is the rule, and from then on a bit for each byte, which lie apart
-// from the page's other numbers, so that memory for bits is touched only where they are needed.
+// DirtyBytes: which bytes of a page were written and are not in the Store yet, exactly. One run
+// where that is enough, which is the rule, and otherwise a bit for each byte. The bits lie apart
+// from the page's other numbers, so that memory for them is touched only where they are needed.
 //
-// Invariants: all bits are 0 unless `scattered`; the bounds are exact. All zeros is the empty set.
+// Invariants: one run is never `scattered`; all bits are 0 unless `scattered`; the bounds are
+// exact. All zeros is the empty set.
 #pragma once
 
 #include <bit>
@@ -14,6 +15,7 @@ namespace forebay::mpiio {
 
 struct DirtyBounds {
   uint32_t low = 0, high = 0;
+  uint32_t bits = 0;  // that are set
   bool scattered = false;
   bool any() const { return low < high; }
 };
@@ -41,6 +43,7 @@ class DirtyBytes {
 
  private:
   void scatter();
+  void gather();  // one run if it is one
   void assign(uint32_t from, uint32_t to, bool value);
   uint32_t run_end(uint32_t from) const;  // of a run that `from` lies in
   // There must be one within the bounds.

@@ -34,6 +34,9 @@ struct Page {
     ASSERT_EQ(seen, oracle);
     ASSERT_EQ(bounds.any(), last != 0);
     ASSERT_EQ(bounds.high, last);
+    if (!bounds.scattered) {
+      ASSERT_EQ(words, std::vector<uint64_t>(kSize / 64));
+    }
   }
   bool covers(uint32_t from, uint32_t to) const {
     return std::find(oracle.begin() + from, oracle.begin() + to, false) == oracle.begin() + to;
@@ -67,6 +70,9 @@ TEST(DirtyBytes, RunsThatTouchNeedNoBits) {
   page.check();
   page.assign(0, 31, true);
   EXPECT_TRUE(page.bounds.scattered);
+  page.check();
+  page.assign(31, 32, true);
+  EXPECT_FALSE(page.bounds.scattered) << "one run again";
   page.check();
 }
 

@@ -35,7 +35,7 @@ class Gathering {
         reinterpret_cast<std::byte*>(head_ + 1) + turn_ % 2 * slots(static_cast<int>(ranks_));
     std::memcpy(turn + rank_ * kMostBytes, mine, bytes);
     const uint32_t complete = ++turn_ * ranks_;  // wraps, as the count does
-    head_->arrived.add(1);
+    head_->arrived.add_and_wake_at(complete);
     head_->arrived.wait([&](uint32_t n) { return static_cast<int32_t>(n - complete) >= 0; },
                         meanwhile);
     for (uint32_t rank = 0; rank < ranks_; ++rank)

@@ -120,7 +120,7 @@ Result<void> RealmCache::flush(Backing& backing, uint32_t part) {
   FOREBAY_ASSERT(part < parts_.size());
   CacheSession session(backing, parts_[part], shape());
   auto result = session.write_back();
-  parts_[part].set_streaming(false);
+  parts_[part].forget_passed();
   auto kept = parts_[part].take_kept();
   if (result && kept) return *std::move(kept);
   return result;

@@ -44,7 +44,8 @@ class RealmCache {
   uint32_t part_of(Offset at) const { return shape().part_of(at); }
 
   // `memory`: absolute addresses, as many bytes as `file`. Pages that are there are used in any
-  // case. What would take more than half of a part's pages goes around them.
+  // case. What would take more than half of a part's pages, and whole pages of a stream that is
+  // longer than the part, go around them.
   //
   // All of it, or an error whose done() bytes of the stream, from the start, are written.
   Result<void> write(Backing& backing, const Extents& file, const Extents& memory, Allocate);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <map>
 #include <random>
 #include <thread>
 
@@ -52,7 +54,7 @@ class Fuzz {
     EXPECT_EQ(world_.file.contents(), oracle_);
   }
   void inject(uint64_t every) {
-    world_.store.fails = [every](uint64_t call) { return call % every == 0; };
+    world_.store.fails = [this, every](uint64_t) { return !mute_ && random_() % every == 0; };
   }
 
  private:
@@ -174,13 +176,18 @@ class Fuzz {
 
   template <class Fn>
   void repeat(Fn&& fn) {
-    for (int i = 0; i < 1000; ++i)
-      if (fn()) return;
-    FAIL() << "fails for ever";
+    bool ok = false;
+    for (int i = 0; i < 5 && !ok; ++i) {
+      mute_ = i == 4;  // a call of many requests would fail for ever
+      ok = fn().has_value() || (mute_ && fn().has_value());  // what was kept is returned once
+    }
+    mute_ = false;
+    ASSERT_TRUE(ok);
   }
 
   static constexpr uint64_t kFile = 12000;
   std::mt19937_64 random_;
+  bool mute_ = false;
   World world_;
   Bytes oracle_;
 };
@@ -296,9 +303,7 @@ TEST(RealmCache, NeighboursAreReadAndWrittenTogether) {
 }
 
 TEST(RealmCache, AWriteLargerThanHalfAPartGoesAroundIt) {
-  World world;
-  ASSERT_TRUE(world.write(0, filled(256, 1)));
-  const Bytes large = filled(kSmall.parts * kSmall.part_bytes, 2);
+  const Bytes large = filled(32 * 64, 2);
   World one({.parts = 1, .page_size = 64, .part_bytes = 16 * 64, .realm_size = 64});
   ASSERT_TRUE(one.write(100, filled(100, 1)));
   ASSERT_TRUE(one.write(0, large));
@@ -346,7 +351,7 @@ TEST(RealmCache, MemoryThatIsNotNeededIsNotTouched) {
 }
 
 TEST(RealmCache, ThreadsOfOneFile) {
-  constexpr uint64_t kThreads = 4, kFile = 8000;
+  constexpr uint64_t kThreads = 4, kFile = 2400;
   World world({.parts = 3, .page_size = 64, .part_bytes = 8 * 64, .realm_size = 128});
   const uint64_t seed = test_seed();
   std::vector<std::thread> threads;

@@ -1,6 +1,7 @@
 // SignalWord: a number in memory that processes share, which one of them changes and others wait
-// for. Whoever waits looks at it awake for a moment, gives the processor to others for a while, and
-// then sleeps; ranks outnumber cores more often than not.
+// for. Whoever waits looks at it awake for a moment and then sleeps: where ranks outnumber cores,
+// who stays awake takes the processor from those it waits for, whether it yields or not. A wake-up
+// costs more than a look, so only the change that somebody waits for should wake.
 #pragma once
 
 #include <atomic>
@@ -12,16 +13,16 @@ struct alignas(64) SignalWord {
   std::atomic<uint32_t> value{0};
   std::atomic<uint32_t> sleepers{0};
 
-  void set(uint32_t to) {
-    value.store(to);
-    if (sleepers.load()) wake();
+  // Adds one. Wakes whoever sleeps if that makes it `wanted`.
+  void add_and_wake_at(uint32_t wanted) {
+    if (value.fetch_add(1) + 1 == wanted && sleepers.load()) wake();
   }
-  void add(uint32_t step) {
-    value.fetch_add(step);
+  void add_and_wake() {
+    value.fetch_add(1);
     if (sleepers.load()) wake();
   }
 
-  // Until ready(value). `meanwhile` is called between looks, and sleeps are short if it is given.
+  // Until ready(value). `meanwhile` is called now and then, also between sleeps.
   template <class Ready, class Meanwhile>
   void wait(Ready&& ready, Meanwhile&& meanwhile) {
     for (int looks = 0; !ready(value.load()); ++looks) {
@@ -35,7 +36,7 @@ struct alignas(64) SignalWord {
   }
 
  private:
-  static constexpr int kLooks = 100, kYields = 200;
+  static constexpr int kLooks = 100, kYields = 4;
   static void yield();
   void wake();
   void sleep_on(uint32_t seen);

@@ -72,7 +72,7 @@ void TwoPhase::run() {
     if (several_nodes && kept_.striping().known()) PMPI_Barrier(file_.comm);
   }
   if (aggregates() && reading())  // the buffers are free when the call is over
-    own().wait_for_all(own().opened() - 1, near_ranks_, [this] { file_.progress(); });
+    own().wait_for_all(own().opened() - 1, [this] { file_.progress(); });
   end_far_sends(UINT32_MAX);
   transfer_.set_moved(reading() ? moved_ : part_.length.value);
 }
@@ -96,7 +96,7 @@ void TwoPhase::step() {
   const uint32_t number = own().opened() - 1 - static_cast<uint32_t>(opened_.size());
   std::byte* buffer = own().buffer(number);
   receive_from_far(window, buffer);
-  own().wait_for_all(number, near_ranks_, [this] { file_.progress(); });
+  own().wait_for_all(number, [this] { file_.progress(); });
   store(window, buffer);
 }
 
@@ -105,11 +105,11 @@ void TwoPhase::open_next() {
   window.runs = windows_->next();
   for (const Extent& run : window.runs) window.bytes += run.length.value;
   const uint32_t number = own().opened();
-  if (number >= 2) own().wait_for_all(number - 2, near_ranks_, [this] { file_.progress(); });
+  if (number >= 2) own().wait_for_all(number - 2, [this] { file_.progress(); });
   WindowAbout about{
       .bytes = window.bytes, .end = window.bytes, .runs = 0, .last = windows_->done()};
   if (reading()) about.end = fill(window, own().buffer(number));
-  own().open(window.runs, about);
+  own().open(window.runs, about, near_ranks_);
   tell_far_ranks(window, about.end, about.last, own().buffer(number));
   opened_.push_back(std::move(window));
 }

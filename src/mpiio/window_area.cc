@@ -46,14 +46,15 @@ std::byte* WindowArea::buffer(uint32_t window) const {
          window % 2 * pages(shape().buffer);
 }
 
-void WindowArea::open(std::span<const Extent> list, WindowAbout about) {
+void WindowArea::open(std::span<const Extent> list, WindowAbout about, uint32_t ranks) {
   FOREBAY_ASSERT(list.size() <= shape().runs && about.bytes <= shape().buffer);
   const uint32_t window = opened();
   std::copy(list.begin(), list.end(), runs(window));
   about.runs = static_cast<uint32_t>(list.size());
   half(window).about = about;
+  half(window).ranks = ranks;
   half(window).left.value.store(0);
-  head().opened.add(1);
+  head().opened.add_and_wake();
 }
 
 WindowArea::Seen WindowArea::seen(uint32_t window) const {

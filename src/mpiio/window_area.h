@@ -41,10 +41,12 @@ class WindowArea {
   std::byte* buffer(uint32_t window) const;
 
   // The aggregator: opens the next window; its half must be free.
-  void open(std::span<const Extent> runs, WindowAbout about);
-  // Waits until `ranks` have left the window; false at once for one that was never opened.
+  // `ranks`: how many will visit it.
+  void open(std::span<const Extent> runs, WindowAbout about, uint32_t ranks);
+  // Waits until all have left the window, which is one of the last two.
   template <class Meanwhile>
-  void wait_for_all(uint32_t window, uint32_t ranks, Meanwhile&& meanwhile) {
+  void wait_for_all(uint32_t window, Meanwhile&& meanwhile) {
+    const uint32_t ranks = half(window).ranks;
     half(window).left.wait([&](uint32_t n) { return n >= ranks; }, meanwhile);
   }
 
@@ -59,12 +61,13 @@ class WindowArea {
     head().opened.wait([&](uint32_t n) { return static_cast<int32_t>(n - window) > 0; }, meanwhile);
     return seen(window);
   }
-  void leave(uint32_t window) { half(window).left.add(1); }
+  void leave(uint32_t window) { half(window).left.add_and_wake_at(half(window).ranks); }
   uint32_t opened() const { return head().opened.value.load(); }
 
  private:
   struct Half {
-    SignalWord left;  // ranks that have left the window
+    SignalWord left;     // ranks that have left the window
+    uint32_t ranks = 0;  // that visit it
     WindowAbout about;
   };
   struct Head {
