@@ -291,27 +291,33 @@ Row range_row(const Case& of, Report& report) {
   return row;
 }
 
-void run_rows(const BenchOptions& options, const std::string&, Report& report) {
-  report.mode = kState;
-  add_rows(options, report,
-           {"ior-write", "ior-write-cyclic", "ior-write-rotated", "ior-read", "ior-read-cyclic",
-            "ior-read-rotated", "ior-read-warm", "ior-read-warm-cyclic", "ior-read-warm-rotated"},
-           [&] { return ior_rows(report); });
-  add_rows(options, report, {"buffer-512k", "buffer-1024k", "buffer-4096k", "buffer-8192k"},
-           [&] { return buffer_rows(report); });
-  add_rows(options, report, {"servers-4", "servers-6", "servers-8", "servers-12"},
-           [&] { return server_rows(report); });
-  std::vector<std::string> btio_ids;
+std::vector<std::string> btio_ids() {
+  std::vector<std::string> ids;
   for (const uint32_t processes : kBtioProcesses) {
     for (const bool write : {true, false}) {
-      btio_ids.push_back(btio_id(processes, write));
-      btio_ids.push_back(btio_id(processes, write) + "-cyclic");
+      ids.push_back(btio_id(processes, write));
+      ids.push_back(btio_id(processes, write) + "-cyclic");
     }
   }
-  add_rows(options, report, btio_ids, [&] { return btio_rows(report); });
+  return ids;
+}
+
+void run_rows(const BenchOptions& options, const std::string&, Report& report) {
+  report.mode = kState;
+  const auto add = [&](const std::vector<std::string>& ids, auto measured) {
+    if (options.give_up()) throw std::runtime_error("interrupted");
+    add_rows(options, report, ids, measured);
+  };
+  add({"ior-write", "ior-write-cyclic", "ior-write-rotated", "ior-read", "ior-read-cyclic",
+       "ior-read-rotated", "ior-read-warm", "ior-read-warm-cyclic", "ior-read-warm-rotated"},
+      [&] { return ior_rows(report); });
+  add({"buffer-512k", "buffer-1024k", "buffer-4096k", "buffer-8192k"},
+      [&] { return buffer_rows(report); });
+  add({"servers-4", "servers-6", "servers-8", "servers-12"}, [&] { return server_rows(report); });
+  add(btio_ids(), [&] { return btio_rows(report); });
   for (const Case& one : kCases) {
-    add_row(options, report, fmt::format("range-{}", one.name),
-            [&] { return range_row(one, report); });
+    add({fmt::format("range-{}", one.name)},
+        [&] { return std::vector<Row>{range_row(one, report)}; });
   }
 }
 
