@@ -4,23 +4,19 @@
 // of the benchmark (from a quarter to four times).
 //
 // What is simulated, in virtual time:
-// - Nodes and servers on one switch that is never the limit; links are full duplex;
-//   what is sent over one at the same time to different places shares it packet by packet, what
-//   goes to the same place follows in order, as on one TCP connection.
+// - Nodes and servers on one switch that is never the limit, with full duplex links. What leaves a
+//   place for different others shares its link packet by packet, what goes to the same one follows
+//   in order, as on one TCP connection.
 // - A server has one target, a disk; its requests wait in one queue, which is served like an
-// elevator
-//   (rising offset, then again from the lowest), as Linux does. Requests that follow each other in
-//   the target's object cost no seek. Nothing is cached: a write is answered when it is on the
-//   disk.
+//   elevator (rising offset, then again from the lowest), as Linux does. Requests that follow each
+//   other in the target's object cost no seek. A write is answered when it is on the disk.
 // - Extent locks for writers as in Lustre, in whole stripes: a granted lock grows as far as no
-// other
-//   lock and no waiting request is in its way; a request under somebody else's lock has it revoked
-//   first, and the target waits meanwhile. Readers do not conflict.
+//   other lock and no waiting request is in its way; a request under somebody else's lock has it
+//   revoked first, and the target waits meanwhile. Readers do not conflict.
 // - A process handles one message at a time. What stays on a node is copied; a process's data in
-// its
-//   own aggregator costs a copy and no message.
+//   its own aggregator costs a copy and no message.
 // - A collective call runs in iterations: exchange, then I/O (a read: I/O, then exchange), then all
-//   wait for each other, as in ROMIO (paper 3, section II.A).
+//   wait for each other, as in ROMIO (paper 3, section II.A). Clients cache nothing.
 #pragma once
 
 namespace forebay::bench {

@@ -2,6 +2,7 @@
 // time, the network, and targets with queues, locks and seeks. Deterministic; one thread.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <memory>

@@ -13,11 +13,13 @@ namespace {
 
 using Table = std::vector<std::vector<uint64_t>>;  // items of each aggregator, by target
 
-constexpr uint64_t kBuffer = 4 << 20;
+constexpr uint64_t kCollectiveBuffer = 4 << 20;
 
-OrderInput input_of(const Table& table, uint64_t unit = kBuffer) {
-  OrderInput in{
-      .aggregators = table.size(), .targets = table[0].size(), .bytes = {}, .buffer = kBuffer};
+OrderInput input_of(const Table& table, uint64_t unit = kCollectiveBuffer) {
+  OrderInput in{.aggregators = table.size(),
+                .targets = table[0].size(),
+                .bytes = {},
+                .buffer = kCollectiveBuffer};
   for (const auto& row : table) {
     for (const uint64_t n : row) in.bytes.push_back(n * unit);
   }
@@ -95,7 +97,7 @@ TEST(Order, TheBalancedCaseTakesWhatEachAggregatorNeedsAnyway) {
   for (size_t i = 0; i < 7; ++i) {
     for (size_t a = 0; a < 3; ++a) {
       ASSERT_EQ(order[i][a].size(), 1u) << "nobody is idle";
-      EXPECT_EQ(order[i][a][0].bytes, kBuffer);
+      EXPECT_EQ(order[i][a][0].bytes, kCollectiveBuffer);
     }
   }
 }
@@ -214,7 +216,7 @@ OrderInput striped(size_t aggregators, size_t targets, uint64_t stripes_each) {
   OrderInput in{.aggregators = aggregators,
                 .targets = targets,
                 .bytes = std::vector<uint64_t>(aggregators * targets),
-                .buffer = kBuffer};
+                .buffer = kCollectiveBuffer};
   for (uint64_t s = 0; s < aggregators * stripes_each; ++s) {
     in.bytes[s / stripes_each * targets + s % targets] += 1 << 20;
   }

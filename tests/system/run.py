@@ -808,6 +808,13 @@ class Bench(Case):
             self.assertEqual(json.load(f), report)
         self.assertEqual(self.left(), [])
 
+    def test_the_simulation_says_the_same_twice(self):
+        run = lambda: json.loads(self.good("bench", "ibcs", "--json", "--dir", self.temp, "--only", "ior-write"))
+        report = run()
+        self.assertTrue(report["rows"][0]["verified"])
+        self.assertGreater(report["rows"][0]["ratio"], 1)
+        self.assertEqual(run(), report)
+
     def test_a_row_that_there_is_not(self):
         self.bad(1, "there is no row small-9", "bench", "forward", "--only", "small-9",
                  "--dir", self.temp)
