@@ -5,9 +5,9 @@
 
 #include <cerrno>
 #include <climits>
-#include <vector>
 
 #include "core/rows.h"
+#include "store/posix_stage.h"
 
 namespace forebay::posix {
 
@@ -74,16 +74,15 @@ bool is_crumbs(const Extents& shape) {
   return shape.pieces() > kFew && shape.total().value / shape.pieces() < kCrumb;
 }
 
-// As move_list(), by way of a buffer.
+// As move_list(), by way of a buffer that stays in the processor's cache.
 template <class Call>
-Result<uint64_t> move_crumbs(const Extents& file, const Memory& memory, Way way, Call&& call) {
-  constexpr uint64_t kStage = 256_KiB;
+Result<uint64_t> move_staged(const Extents& file, const Memory& memory, Way way, Call&& call) {
   ExtentCursor places(file), cursor(memory.shape);
-  std::vector<std::byte> stage(std::min(kStage, file.total().value));
+  std::byte* const stage = Stage::of_thread();
   uint64_t total = 0;
   while (!places.done()) {
-    const Extent run = places.take(Length(kStage));
-    const std::span<std::byte> bytes(stage.data(), run.length.value);
+    const Extent run = places.take(Length(Stage::kBytes));
+    const std::span<std::byte> bytes(stage, run.length.value);
     if (way.write) copy_out(memory, cursor, bytes);
     Batch<2> batch{run.offset, run.length, 1, {{bytes.data(), bytes.size()}}};  // 1 of them
     Result<uint64_t> moved = move_all(batch, way.block, call);
@@ -98,7 +97,8 @@ Result<uint64_t> move_crumbs(const Extents& file, const Memory& memory, Way way,
 
 template <class Call>
 Result<uint64_t> move_list(const Extents& file, const Memory& memory, Way way, Call&& call) {
-  if (is_crumbs(memory.shape)) return move_crumbs(file, memory, way, call);
+  if (is_crumbs(memory.shape) || (!way.write && way.block == 1 && copied_slowly(file, memory)))
+    return move_staged(file, memory, way, call);
   ExtentCursor places(file), cursor(memory.shape);
   Batch<IOV_MAX> batch;
   uint64_t total = 0;
