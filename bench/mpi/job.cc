@@ -139,7 +139,7 @@ void Job::prepare(const File& file, uint64_t round) {
 // The same bytes by POSIX calls, each rank in a part of its own, to a new file.
 void Job::limit_round() {
   const Part part = part_of(moved_, seat_);
-  std::vector<char> memory(part.end - part.begin, 'x');
+  HugeVector<char> memory(part.end - part.begin, 'x');
   const auto each = [&](int fd, auto call) {
     for (uint64_t at = part.begin; at < part.end; at += kLimitRequest) {
       const uint64_t bytes = std::min(kLimitRequest, part.end - at);
