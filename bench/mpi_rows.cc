@@ -217,9 +217,22 @@ class MpiBench {
     return most;
   }
 
+  // It was measured beside ours under each MPI, and is no matter of MPI.
+  MpiFigures limit_of(const Workload& workload, const std::string& way) const {
+    MpiFigures all;
+    for (const std::string& mpi : mpis_) {
+      const MpiFigures* one = jobs_.find(ours_of(mpi), spec(workload), "limit_" + way);
+      if (!one) continue;
+      all.figures.insert(all.figures.end(), one->figures.begin(), one->figures.end());
+      all.cpu.insert(all.cpu.end(), one->cpu.begin(), one->cpu.end());
+    }
+    return all;
+  }
+
   // A peer that is near the limit cannot be passed by much.
   bool near_limit(const Workload& workload, const std::string& way, const std::string& mpi) const {
-    return best(workload, way, mpi) >= 0.8 * median_of(workload, "limit_" + way, ours_of(mpi));
+    const MpiFigures limit = limit_of(workload, way);
+    return !limit.figures.empty() && best(workload, way, mpi) >= 0.8 * median(limit.figures);
   }
 
   double floor(const Workload& workload, const std::string& way, const std::string& mpi) const {
@@ -231,26 +244,30 @@ class MpiBench {
   }
 
   Row limit_row(const Workload& workload, const std::string& way, const std::string& mpi) {
-    const MpiSide ours = ours_of(mpi);
     const double least = !gluster_ && workload.piece >= 4_KiB ? 0.7 : 0;
-    Row row = versus(workload, way, ours, ours, "limit-" + mpi, least, "limit_" + way);
-    row.against = "POSIX calls, 1 MiB each, every rank in a part of its own";
-    return row;
+    const MpiFigures limit = limit_of(workload, way);
+    return versus(workload, way, ours_of(mpi), limit.figures.empty() ? nullptr : &limit,
+                  "POSIX calls, 1 MiB each, every rank in a part of its own", "limit-" + mpi,
+                  least);
   }
 
   Row versus(const Workload& workload, const std::string& way, const MpiSide& ours,
-             const MpiSide& theirs, const std::string& name, double least,
-             std::string their_way = "") const {
-    if (their_way.empty()) their_way = way;
+             const MpiSide& theirs, const std::string& name, double least) const {
+    return versus(workload, way, ours, jobs_.find(theirs, spec(workload), way), theirs.name, name,
+                  least);
+  }
+
+  Row versus(const Workload& workload, const std::string& way, const MpiSide& ours,
+             const MpiFigures* other, const std::string& against, const std::string& name,
+             double least) const {
     Row row;
     row.id = fmt::format("{}/{}/{}", workload.id, way, name);
     const MpiFigures* mine = jobs_.find(ours, spec(workload), way);
-    const MpiFigures* other = jobs_.find(theirs, spec(workload), their_way);
     if (!mine || !other) return row;
     const bool time = way == "open";
     compare(row, {mine->figures, mine->cpu, mine->verified},
             {other->figures, other->cpu, mine->verified}, time);
-    row.against = theirs.name;
+    row.against = against;
     row.unit = time ? "us" : "MB/s", row.cpu_unit = time ? "us" : "s/GB";
     row.cpu = median(mine->cpu), row.their_cpu = median(other->cpu);
     row.at_least = least;

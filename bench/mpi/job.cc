@@ -52,7 +52,7 @@ uint64_t bytes_of(const std::vector<File>& files) {
 }
 
 uint64_t memory_of(const std::vector<File>& files) {
-  uint64_t most = kLimitRequest;
+  uint64_t most = 0;
   for (const File& file : files)
     for (const Call& call : file.calls) most = std::max(most, call.memory_end);
   return most;
@@ -139,16 +139,15 @@ void Job::prepare(const File& file, uint64_t round) {
 // The same bytes by POSIX calls, each rank in a part of its own, to a new file.
 void Job::limit_round() {
   const Part part = part_of(moved_, seat_);
+  HugeVector<char> memory(part.end - part.begin, 'x');
   const auto each = [&](int fd, auto call) {
     for (uint64_t at = part.begin; at < part.end; at += kLimitRequest) {
       const uint64_t bytes = std::min(kLimitRequest, part.end - at);
-      const uint64_t room = memory_.size() * kWord - bytes;
-      char* data = reinterpret_cast<char*>(memory_.data()) + std::min(at - part.begin, room);
-      if (call(fd, data, bytes, static_cast<off_t>(at)) != static_cast<ssize_t>(bytes))
+      if (call(fd, memory.data() + (at - part.begin), bytes, static_cast<off_t>(at)) !=
+          static_cast<ssize_t>(bytes))
         give_up("POSIX calls on " + path_ + " fail");
     }
   };
-  clear();
   remove();
   int fd = ::open(path_.c_str(), O_RDWR | O_CREAT, 0666);
   limit_writes_.push_back(measure([&] {

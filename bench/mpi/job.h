@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "huge.h"
 #include "measure.h"
 #include "workload.h"
 
@@ -45,7 +46,7 @@ class Job {
   Types types_;
   const std::vector<File> files_;
   uint64_t moved_ = 0;  // bytes each way, of all ranks and files
-  std::vector<uint32_t> memory_;
+  HugeVector<uint32_t> memory_;
   Measured write_, read_;  // of this round
   std::vector<Measured> writes_, reads_, limit_writes_, limit_reads_;
   bool verified_ = true;
