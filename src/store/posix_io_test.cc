@@ -145,6 +145,29 @@ TEST_F(PosixIo, ReadsStopAtTheFirstByteBeyondTheEnd) {
   EXPECT_EQ(std::memcmp(bytes.data(), "012389", 6), 0);
 }
 
+// Memory that begins anywhere in a page: some of it is read by way of a buffer.
+TEST_F(PosixIo, ReadsIntoMemoryOfAnyAlignment) {
+  std::mt19937_64 random(test_seed());
+  constexpr uint64_t kSize = 700'000;
+  std::vector<std::byte> oracle(kSize), memory(kSize + 8192);
+  for (auto& b : oracle) b = static_cast<std::byte>(random());
+  ASSERT_TRUE(transfer(Op::write, Extents(ext(0, kSize)), oracle, Extents(ext(0, kSize))));
+  for (uint64_t into = 0; into < 70; ++into) {
+    const uint64_t from = random() % 2 ? random() % kSize : random() % 8 * 4096;
+    const uint64_t wanted = 1 + random() % kSize, there = std::min(wanted, kSize - from);
+    auto* page = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 4095) /
+                                              4096 * 4096);
+    std::fill(memory.begin(), memory.end(), std::byte{0x5a});
+    auto read = transfer(Op::read, Extents(ext(from, wanted)), {page, wanted + into},
+                         Extents(ext(into, wanted)));
+    ASSERT_TRUE(read.has_value());
+    ASSERT_EQ(read->count, there);
+    ASSERT_EQ(std::memcmp(page + into, oracle.data() + from, there), 0);
+    ASSERT_TRUE(std::all_of(page + into + there, memory.data() + memory.size(),
+                            [](std::byte b) { return b == std::byte{0x5a}; }));
+  }
+}
+
 TEST_F(PosixIo, FilesBeyond4GiBAndHoles) {
   constexpr uint64_t kFar = 5_GiB;
   ASSERT_TRUE(rig_.write(file_.handle, file_.right, kFar, "far"));

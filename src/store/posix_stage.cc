@@ -9,8 +9,8 @@ namespace forebay::posix {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kBehind = 32;      // bytes behind the source, from which on all is well
-constexpr uint64_t kAhead = 64;       // where in its page our buffer begins
+constexpr uint64_t kBehind = 32;  // bytes behind the source, from which on all is well
+constexpr uint64_t kAhead = 64;   // where in its page our buffer begins
 constexpr uint64_t kWorthIt = 64_KiB;
 
 struct Freed {
