@@ -17,6 +17,8 @@ constexpr std::string_view kKinds[] = {"", "even", "balanced", "striped", "given
 // Views whose descriptions are longer are cut to what each call needs of them.
 constexpr size_t kMostNumbersKept = 4096;
 constexpr uint64_t kLeastCache = 1_MiB;
+// Measured: where every rank's own requests are as good as an aggregator's.
+constexpr uint64_t kLargePieceLocal = 64_KiB, kLargePiece = 1_MiB;
 constexpr uint32_t kMostRuns = 65536;                // of a window
 constexpr uint64_t kMostBuffer = uint64_t{1} << 30;  // of a half: MPI counts in ints
 
@@ -66,6 +68,7 @@ Collective::Summary Collective::summarize(const Transfer& transfer) {
   described_ = {};
   if (part.empty()) return mine;
   mine.describable = part.view.monotone();
+  mine.piece = part.view.mean_piece();
   const Extent bounds = part.bounds();
   mine.low = bounds.offset.value;
   mine.end = bounds.end().value;
@@ -107,7 +110,10 @@ Extent Collective::region() const {
 plan::Method Collective::choose(Direction direction) const {
   std::vector<Extent> regions;
   bool describable = true;
+  uint64_t bytes = 0, piece = UINT64_MAX;
   for (const Summary& one : summaries_) {
+    bytes += one.length;
+    if (one.length > 0) piece = std::min(piece, one.piece);
     regions.push_back(one.length > 0 ? Extent{Offset(one.low), Length(one.end - one.low)}
                                      : Extent{});
     describable = describable && one.describable;
@@ -118,8 +124,11 @@ plan::Method Collective::choose(Direction direction) const {
        .describable = describable,
        .atomic = file_.atomic,
        .kept = static_cast<plan::Wish>(settings.keep) == plan::Wish::enable,
-       // A local file system takes writes of a file one after the other.
-       .cheap_pieces = settings.local && direction == Direction::read,
+       .bytes = bytes,
+       .piece = piece,
+       .large_piece = settings.local ? kLargePieceLocal : kLargePiece,
+       // Through a mapping; writes of a file go one after the other.
+       .cheap_if_dense = settings.local && direction == Direction::read,
        .wish = static_cast<plan::Wish>(settings.wish[direction == Direction::write ? 1 : 0])});
 }
 

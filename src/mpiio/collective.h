@@ -59,6 +59,7 @@ class Collective {
     uint64_t from = 0, length = 0;
     uint64_t numbers = 0;      // that describe its view, if the aggregators have to be told
     uint64_t describable = 1;  // monotone
+    uint64_t piece = 0;        // mean length in the file
     std::array<uint64_t, kQuantiles> quantiles{};
   };
   struct Described {

@@ -10,6 +10,18 @@ Wish wish_of(std::string_view hint) {
   return hint == "enable" ? Wish::enable : hint == "disable" ? Wish::disable : Wish::automatic;
 }
 
+namespace {
+
+// Does each rank name a good part of its region? Then there are few pages without its data.
+bool dense(const MethodFacts& facts) {
+  constexpr uint64_t kDense = 32;
+  uint64_t spans = 0;
+  for (const Extent& region : facts.regions) spans += region.length.value / kDense;
+  return facts.bytes >= spans;
+}
+
+}  // namespace
+
 Method choose_method(const MethodFacts& facts) {
   if (facts.atomic) return {false, "atomic mode"};
   if (!facts.describable) return {false, "a rank reads bytes twice"};
@@ -20,7 +32,8 @@ Method choose_method(const MethodFacts& facts) {
   if (facts.wish == Wish::enable) return {true, "collective buffering is enabled"};
   if (facts.kept) return {true, "aggregators keep their realms"};
   if (!interleaved(facts.regions)) return {false, "the ranks' regions do not interleave"};
-  if (facts.cheap_pieces) return {false, "small pieces are cheap here"};
+  if (facts.piece >= facts.large_piece) return {false, "the pieces are large"};
+  if (facts.cheap_if_dense && dense(facts)) return {false, "dense small pieces are cheap here"};
   return {true, "the ranks' regions interleave"};
 }
 

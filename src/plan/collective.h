@@ -21,8 +21,13 @@ struct MethodFacts {
   std::span<const Extent> regions;  // by rank; empty: no data
   bool describable = true;          // every rank's view is monotone
   bool atomic = false;
-  bool kept = false;          // aggregators keep what they have moved
-  bool cheap_pieces = false;  // the Store moves small pieces of all ranks at once, at little cost
+  bool kept = false;   // aggregators keep what they have moved
+  uint64_t bytes = 0;  // of all ranks
+  uint64_t piece = 0;  // the smallest of the ranks' mean ones
+  // What the Store moves for all ranks at once as well as if they were one: pieces from this size
+  // on; and those of any size, if each rank names much of what lies between its first and last.
+  uint64_t large_piece = UINT64_MAX;
+  bool cheap_if_dense = false;
   Wish wish = Wish::automatic;
 };
 struct Method {

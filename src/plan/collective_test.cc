@@ -16,8 +16,15 @@ TEST(CollectiveChoice, TogetherOnlyWhereItPays) {
   EXPECT_FALSE(choose_method(facts).together);
   facts.kept = true;
   EXPECT_TRUE(choose_method(facts).together);
-  facts = {.regions = kMixed, .cheap_pieces = true};
+  facts = {.regions = kMixed, .bytes = 30, .piece = 15, .large_piece = 15};
   EXPECT_FALSE(choose_method(facts).together);
+  facts.large_piece = 16;
+  EXPECT_TRUE(choose_method(facts).together);
+  facts.cheap_if_dense = true;
+  EXPECT_FALSE(choose_method(facts).together);
+  const std::vector<Extent> wide = {ext(0, 1500), ext(500, 1500)};
+  facts.regions = wide;
+  EXPECT_TRUE(choose_method(facts).together);
 }
 
 TEST(CollectiveChoice, HintsDecideUnlessItCannotBe) {

@@ -143,6 +143,10 @@ Result<TiledMap> TiledMap::once(Offset displacement, const TypeMap& type) {
   return TiledMap(type.tree_, static_cast<int64_t>(at) + type.at_);
 }
 
+uint64_t TiledMap::mean_piece() const {
+  return root_ ? root_->size / root_->pieces : 0;
+}
+
 bool TiledMap::contiguous() const {
   return !root_ || root_->kind == Kind::kRun;
 }

@@ -32,6 +32,8 @@ class TiledMap {
 
   // Bytes of the stream; of a view, as many as there are up to the largest offset.
   Length total() const { return total_; }
+  // Bytes of a piece, on average over the whole; 0 if there is none.
+  uint64_t mean_piece() const;
   // The stream is one run.
   bool contiguous() const;
   // As of a TypeMap, from one tile to the next too.
