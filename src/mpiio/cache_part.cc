@@ -25,6 +25,11 @@ uint64_t chain_count(const CacheShape& shape) {
   return std::bit_ceil(shape.pages());
 }
 
+// Pages that are remembered: more than there are, so that what comes back late is known too.
+uint64_t came_count(const CacheShape& shape) {
+  return 4 * chain_count(shape);
+}
+
 }  // namespace
 
 void FutexLock::lock() {
@@ -49,11 +54,12 @@ void FutexLock::unlock() {
 
 // Where the pieces of a part lie in its space.
 struct CachePart::Places {
-  uint64_t chains, slots, bits, pages, end;
+  uint64_t chains, came, slots, bits, pages, end;
 
   explicit Places(const CacheShape& shape) {
     chains = rounded(sizeof(Head), 64);
-    slots = rounded(chains + chain_count(shape) * sizeof(uint32_t), 64);
+    came = rounded(chains + chain_count(shape) * sizeof(uint32_t), 64);
+    slots = rounded(came + came_count(shape) * sizeof(uint64_t), 64);
     bits = rounded(slots + shape.pages() * sizeof(Slot), 64);
     pages = rounded(bits + shape.pages() * (shape.page_size / 8), kAlignment);
     end = rounded(pages + shape.pages() * shape.page_size, kAlignment);
@@ -71,15 +77,25 @@ CachePart::CachePart(void* space, const CacheShape& shape) : shape_(shape) {
   const Places at(shape);
   head_ = reinterpret_cast<Head*>(base);
   chains_ = reinterpret_cast<uint32_t*>(base + at.chains);
+  came_ = reinterpret_cast<uint64_t*>(base + at.came);
   slots_ = reinterpret_cast<Slot*>(base + at.slots);
   bits_ = reinterpret_cast<uint64_t*>(base + at.bits);
   pages_ = base + at.pages;
 }
 
-uint32_t& CachePart::chain(uint64_t page) const {
+// Its number among the part's own.
+uint64_t CachePart::own_number(uint64_t page) const {
   const uint64_t in_realm = shape_.realm_size / shape_.page_size;
-  const uint64_t own = page / in_realm / shape_.parts * in_realm + page % in_realm;
-  return chains_[own & (chain_count(shape_) - 1)];
+  return page / in_realm / shape_.parts * in_realm + page % in_realm;
+}
+
+uint32_t& CachePart::chain(uint64_t page) const {
+  return chains_[own_number(page) & (chain_count(shape_) - 1)];
+}
+
+bool CachePart::came_before(uint64_t page) {
+  uint64_t& came = came_[own_number(page) & (came_count(shape_) - 1)];
+  return std::exchange(came, page + 1) == page + 1;
 }
 
 CachePart::Slot* CachePart::find(uint64_t page) {

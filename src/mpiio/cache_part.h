@@ -28,6 +28,9 @@ struct CacheShape {
   uint64_t page_size = 64_KiB;   // a power of two, at least 64
   uint64_t part_bytes = 64_MiB;  // of pages; at least four, and an eighth more for bits
   uint64_t realm_size = 4_MiB;   // a multiple of the page size
+  // Whole pages are taken only when they come for the second time: what is moved once and whole is
+  // not worth a copy.
+  bool patient = false;
 
   uint64_t pages() const { return part_bytes / page_size; }  // of a part
   uint32_t part_of(Offset at) const { return static_cast<uint32_t>(at.value / realm_size % parts); }
@@ -93,6 +96,9 @@ class CachePart {
   void count_hit() { head_->passed -= std::min<uint64_t>(head_->passed, kHitWeight); }
   void forget_passed() { head_->passed = 0; }
 
+  // Has this page come lately? Remembers it.
+  bool came_before(uint64_t page);
+
   // Any time, without the lock.
   uint64_t dirty_end() const { return head_->dirty_end.load(); }
   void set_dirty_end(uint64_t end) { head_->dirty_end.store(end); }
@@ -117,6 +123,7 @@ class CachePart {
   static constexpr uint64_t kHitWeight = 8;
   struct Places;
   size_t index(const Slot& slot) const { return static_cast<size_t>(&slot - slots_); }
+  uint64_t own_number(uint64_t page) const;
   uint32_t& chain(uint64_t page) const;
   Slot* unused();
   Slot* by_clock();
@@ -124,6 +131,7 @@ class CachePart {
   CacheShape shape_;
   Head* head_;
   uint32_t* chains_;
+  uint64_t* came_;  // numbers of pages, + 1
   Slot* slots_;
   uint64_t* bits_;
   std::byte* pages_;

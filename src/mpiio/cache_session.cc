@@ -126,8 +126,9 @@ bool CacheSession::fits(const std::vector<CachePiece>& pieces) {
 }
 
 bool CacheSession::takes(const CachePiece& piece, Allocate allocate) const {
-  const bool passes = part_.streaming() && piece.length == shape_.page_size;
-  return allocate == Allocate::yes && !passes;
+  if (allocate == Allocate::no) return false;
+  if (piece.length != shape_.page_size) return true;
+  return !part_.streaming() && (!shape_.patient || part_.came_before(page_of(piece)));
 }
 
 CachePart::Slot* CacheSession::find(uint64_t page) {

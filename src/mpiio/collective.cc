@@ -279,7 +279,8 @@ void Collective::keep_realms() {
   if (!cache) return;
   const CacheShape shape{.parts = static_cast<uint32_t>(aggregators_.size()),
                          .part_bytes = settings.cache,
-                         .realm_size = size};
+                         .realm_size = size,
+                         .patient = true};
   file_.kept_realms = KeptRealms::make(file_, shape, index_);
 }
 

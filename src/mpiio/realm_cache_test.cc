@@ -64,6 +64,7 @@ class Fuzz {
     shape.page_size = uint64_t{64} << below(3);
     shape.part_bytes = shape.page_size * (4 + below(12));
     shape.realm_size = shape.page_size * (1 + below(4));
+    shape.patient = below(2) == 1;
     return shape;
   }
   uint32_t below(uint64_t n) { return static_cast<uint32_t>(random_() % n); }
@@ -481,6 +482,24 @@ TEST_F(Figure31, PersistentRealmsReadWhatWasWritten) {
     for (uint32_t part = 0; part < 2; ++part) EXPECT_TRUE(cache.flush(clients[part], part));
     EXPECT_EQ(file.contents(), expected());
   }
+}
+
+// What is written once and whole goes to the Store; what comes again stays.
+TEST(RealmCache, PatientOnesKeepWholePagesThatComeAgain) {
+  CacheShape shape = kSmall;
+  shape.patient = true;
+  World world(shape);
+  ASSERT_TRUE(world.write(0, filled(128, 1)));
+  EXPECT_EQ(world.file.contents(), filled(128, 1));
+  EXPECT_EQ(world.cache().dirty_end(), Offset(0));
+  ASSERT_TRUE(world.write(0, filled(64, 2)));
+  EXPECT_EQ(world.file.contents(), filled(128, 1));  // kept now
+  EXPECT_EQ(*world.read(0, 64), filled(64, 2));
+  ASSERT_TRUE(world.write(130, filled(5, 3)));  // not whole: kept at once
+  EXPECT_EQ(world.file.contents().size(), 128u);
+  ASSERT_TRUE(world.cache().flush(world.store));
+  EXPECT_EQ(*world.read(130, 5), filled(5, 3));
+  EXPECT_EQ(world.file.contents().size(), 135u);
 }
 
 }  // namespace
