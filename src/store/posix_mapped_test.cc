@@ -159,9 +159,10 @@ TEST_F(PosixMapped, WhatDoesNotPayGoesByCalls) {
   const Extents file = *Extents::make(pieces);
   std::vector<std::byte> bytes(file.total().value, std::byte{'s'}), back(bytes.size());
   CounterSet counters;
+  posix::HugePages huge;
   const posix::MappedParts parts{2_MiB, counters.get("calls"), counters.get("mapped"),
-                                 counters.get("faults")};
-  ASSERT_TRUE(posix::worth_mapping(file, parts.most_written));
+                                 counters.get("faults"), huge};
+  ASSERT_TRUE(posix::worth_mapping(file, parts.most_piece));
   const int fd = ::open(rig_.path("data").c_str(), O_RDWR | O_CLOEXEC);
   EXPECT_EQ(*posix::write_mapped(fd, file, Memory::of(std::span(bytes)), parts), bytes.size());
   EXPECT_EQ(*posix::read_mapped(fd, file, Memory::of(std::span(back)), parts), bytes.size());
@@ -217,8 +218,9 @@ TEST_F(PosixMapped, NeedsBothWaysOfADescriptorToWrite) {
   EXPECT_EQ(steps(), 2u);
   // A descriptor that cannot be mapped does as well.
   CounterSet counters;
+  posix::HugePages huge;
   const posix::MappedParts parts{2048, counters.get("calls"), counters.get("mapped"),
-                                 counters.get("faults")};
+                                 counters.get("faults"), huge};
   const int fd = ::open(rig_.path("data").c_str(), O_WRONLY | O_CLOEXEC);
   std::ranges::fill(bytes, std::byte{'v'});
   EXPECT_EQ(*posix::write_mapped(fd, file, Memory::of(std::span(bytes)), parts), bytes.size());
