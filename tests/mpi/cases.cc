@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -172,6 +173,90 @@ void one_bad_rank() {
         "open with different modes");
 }
 
+// The same of non-blocking collectives, when they complete; and no rank needs another to come to
+// its Wait.
+void collective_requests() {
+  MPI_File file = open(MPI_COMM_WORLD, path("together"), kNew);
+  std::vector<char> data(100000, static_cast<char>('a' + rank));
+  const auto start = [&](MPI_Offset at, int count, MPI_Request* request) {
+    return MPI_File_iwrite_at_all(file, at, data.data(), count, MPI_BYTE, request);
+  };
+  MPI_Request one, two[2];
+  if (rank == 1) {
+    check(start(0, -1, &one) != MPI_SUCCESS, "iwrite_at_all with a bad count");
+  } else {
+    check(start(0, 1, &one) == MPI_SUCCESS, "iwrite_at_all begins");
+    check(MPI_Wait(&one, MPI_STATUS_IGNORE) != MPI_SUCCESS, "Wait, of another rank's bad count");
+  }
+  const auto pair = [&] {
+    check(start(rank * 100000, 100000, &two[0]) == MPI_SUCCESS, "iwrite_at_all begins");
+    check(start(rank * 100000, 10, &two[1]) == MPI_SUCCESS, "another one begins");
+  };
+  rlimit before;
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 150000;
+  if (rank == 1) ::setrlimit(RLIMIT_FSIZE, &small);
+  pair();
+  int flag = 0, code = MPI_SUCCESS;
+  while (!flag) code = MPI_Test(&two[1 - rank], &flag, MPI_STATUS_IGNORE);
+  check((code == MPI_SUCCESS) == (rank == 0), "Test: the second is good, the first is not");
+  code = MPI_Wait(&two[rank], MPI_STATUS_IGNORE);
+  check((code == MPI_SUCCESS) == (rank == 1), "Wait: likewise, in the other order");
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  pair();
+  check(MPI_Waitall(2, two, MPI_STATUSES_IGNORE) == MPI_SUCCESS, "good ones after bad ones");
+  for (int i = 0; i < 100; ++i) {
+    pair();
+    char token = 0;
+    if (rank == 1) MPI_Recv(&token, 1, MPI_CHAR, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    check(MPI_Waitall(2, two, MPI_STATUSES_IGNORE) == MPI_SUCCESS, "Waitall");
+    if (rank == 0) MPI_Send(&token, 1, MPI_CHAR, 1, 5, MPI_COMM_WORLD);
+  }
+  MPI_File_close(&file);
+}
+
+// Of a read that the end of the file cuts short, whole elements come, also of an item that is not
+// whole; and a type may be freed while it is under way.
+void short_conversions() {
+  struct Cell {
+    int a;
+    double b;
+  };
+  const int ones[2] = {1, 1};
+  const MPI_Aint places[2] = {offsetof(Cell, a), offsetof(Cell, b)};
+  const MPI_Datatype members[2] = {MPI_INT, MPI_DOUBLE};
+  MPI_Datatype loose, cell, row;
+  MPI_Type_create_struct(2, ones, places, members, &loose);
+  MPI_Type_create_resized(loose, 0, sizeof(Cell), &cell);
+  MPI_Type_contiguous(4, cell, &row);
+  MPI_Type_commit(&cell);
+  MPI_Type_commit(&row);
+  MPI_File file = open(MPI_COMM_SELF, path(rank ? "short1" : "short0"), kNew);
+  std::vector<Cell> cells(12), back(12);
+  for (int i = 0; i < 12; ++i) cells[i] = {i, i + 0.5}, back[i] = {-1, -1};
+  MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "external32", MPI_INFO_NULL);
+  MPI_File_write_at(file, 0, cells.data(), 12, cell, MPI_STATUS_IGNORE);
+  MPI_File_set_size(file, 6 * 12 + 4 + 3);  // six cells, a member, a part of one
+  MPI_Request request;
+  MPI_Status status;
+  MPI_File_iread_at(file, 0, back.data(), 3, row, &request);
+  MPI_Datatype again;
+  MPI_Type_contiguous(4, cell, &again);  // to count with
+  MPI_Type_commit(&again);
+  MPI_Type_free(&row);
+  check(MPI_Wait(&request, &status) == MPI_SUCCESS, "a short read");
+  int elements = 0, count = 0;
+  MPI_Get_elements(&status, again, &elements);
+  MPI_Get_count(&status, again, &count);
+  check(elements == 13 && count == MPI_UNDEFINED, "how many elements came");
+  bool good = back[6].a == 6 && back[6].b == -1 && back[7].a == -1;
+  for (int i = 0; i < 6; ++i) good = good && back[i].a == i && back[i].b == i + 0.5;
+  check(good, "what came of a short read, and nothing else");
+  MPI_File_close(&file);
+  for (MPI_Datatype* type : {&loose, &cell, &again}) MPI_Type_free(type);
+}
+
 void hints() {
   MPI_Info info, effective;
   MPI_Info_create(&info);
@@ -205,6 +290,8 @@ int main(int argc, char** argv) {
 #endif
   handlers();
   one_bad_rank();
+  collective_requests();
+  short_conversions();
   hints();
   int all = 0;
   MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
