@@ -171,6 +171,49 @@ TEST_F(PosixMapped, WhatDoesNotPayGoesByCalls) {
   ::close(fd);
 }
 
+// Larger pieces far apart: by mapping or by calls, as the page cache is; and cut by the end of
+// file.
+TEST_F(PosixMapped, ReadsThatLookFirst) {
+  std::mt19937_64 random(test_seed());
+  constexpr uint64_t kPiece = 4096, kCount = 600, kStride = 32768, kSize = kStride * kCount;
+  const std::vector<std::byte> content = random_bytes(random, kSize);
+  for (const uint64_t written_by : {uint64_t{4096}, uint64_t{1_MiB}}) {
+    const int fd = ::open(rig_.path("data").c_str(), O_RDWR | O_TRUNC | O_CLOEXEC);
+    for (uint64_t at = 0; at < kSize; at += written_by) {
+      const uint64_t n = std::min(written_by, kSize - at);
+      ASSERT_EQ(::pwrite(fd, &content[at], n, static_cast<off_t>(at)), static_cast<ssize_t>(n));
+    }
+    CounterSet counters;
+    posix::HugePages huge;
+    const posix::MappedParts parts{kPiece, counters.get("calls"), counters.get("mapped"),
+                                   counters.get("faults"), huge};
+    for (const uint64_t first : {uint64_t{0}, uint64_t{8192}, uint64_t{3 * 4096 + 100}}) {
+      const Extents file = strided(first, kPiece, kCount, kStride);
+      ASSERT_TRUE(posix::worth_mapping(file, parts.most_piece));
+      std::vector<std::byte> back(file.total().value);
+      const auto read = posix::read_mapped(fd, file, Memory::of(std::span(back)), parts);
+      ASSERT_EQ(read.value(), back.size());
+      EXPECT_TRUE(back == oracle_read(content, file));
+    }
+    EXPECT_GT(counters.get("calls").get() + counters.get("mapped").get(), 0u);
+    ASSERT_EQ(::ftruncate(fd, kSize / 2 + 100), 0);
+    const Extents file = strided(0, kPiece, kCount, kStride);
+    std::vector<std::byte> back(file.total().value);
+    EXPECT_EQ(posix::read_mapped(fd, file, Memory::of(std::span(back)), parts).value(),
+              kPiece * kCount / 2 + 100);
+    ::close(fd);
+  }
+}
+
+TEST(HugePages, NotWantedForAWhileWhereTheyAreDear) {
+  posix::HugePages huge;
+  EXPECT_TRUE(huge.wanted());
+  EXPECT_TRUE(huge.took(std::chrono::microseconds(200)));
+  EXPECT_TRUE(huge.wanted());
+  EXPECT_FALSE(huge.took(std::chrono::milliseconds(3)));
+  EXPECT_FALSE(huge.wanted());
+}
+
 TEST_F(PosixMapped, ProcessesThatWriteOneFileTogether) {
   constexpr uint64_t kProcesses = 4, kPiece = 100, kCount = 30'000;
   std::vector<pid_t> children;
