@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 #include "core/rows.h"
@@ -58,13 +59,6 @@ uint64_t faults_so_far() {
   rusage usage;
   ::getrusage(RUSAGE_THREAD, &usage);
   return static_cast<uint64_t>(usage.ru_minflt + usage.ru_majflt);
-}
-
-// Of this thread, so that waiting does not count.
-Duration cpu_time() {
-  timespec now;
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return std::chrono::seconds(now.tv_sec) + Duration(now.tv_nsec);
 }
 
 class Mapping {
@@ -265,30 +259,13 @@ class Mover {
     if (window_.covers(begin_, end_)) return true;
     mappable_ = mappable_ && window_.map(fd_, begin_, ahead(), write_);
     if (!mappable_) return false;
-    // With a piece in each page most pages are others' too, and it pays whatever it costs.
-    tried_ = !write_ || load().a_piece_for_each_page() || !parts_.huge.wanted();
-    prefer_huge(!write_ || load().a_piece_for_each_page() || !tried_);
+    // Where the kernel has none it does nothing. Reads meet those that writers made.
+    window_.advise(parts_.huge || !write_ ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     return true;
-  }
-
-  // Where the kernel has none it does nothing.
-  void prefer_huge(bool yes) {
-    window_.advise(yes ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-    // Writers have no use for a second one ahead.
-    window_.advise(yes && write_ ? MADV_RANDOM : MADV_NORMAL);
-  }
-
-  // Looks at what the first page of a window costs.
-  void try_huge() {
-    if (std::exchange(tried_, true)) return;
-    const Duration before = cpu_time();
-    window_.fault_in(begin_, begin_ + 1, MADV_POPULATE_WRITE);
-    if (!parts_.huge.took(cpu_time() - before)) prefer_huge(false);
   }
 
   // Pages in which pieces lie close together, before they are touched.
   void fault_in() {
-    try_huge();
     if (load().a_piece_for_each_page()) {
       window_.fault_in(begin_, end_, MADV_POPULATE_WRITE);
       return;
@@ -385,8 +362,7 @@ class Mover {
   BusGuard guard_;
   Mapping window_;
   bool mappable_ = true;
-  bool tried_ = false;  // what a huge page of this window costs
-  uint64_t done_ = 0;   // before this step
+  uint64_t done_ = 0;  // before this step
   std::vector<Row> rows_;
   uint64_t pieces_ = 0, bytes_ = 0, begin_ = 0, end_ = 0;  // of the rows
   uint64_t size_ = 0;                                      // the file had once
@@ -395,17 +371,15 @@ class Mover {
 
 }  // namespace
 
-bool HugePages::wanted() const {
-  return SteadyClock().now().since_start.count() >= refused_until_.load(std::memory_order_relaxed);
-}
-
-bool HugePages::took(Duration time) {
-  constexpr Duration kMost = std::chrono::milliseconds(1);  // five times what it usually takes
-  constexpr Duration kPause = std::chrono::seconds(30);
-  if (time <= kMost) return true;
-  const Time until = SteadyClock().now() + kPause;
-  refused_until_.store(until.since_start.count(), std::memory_order_relaxed);
-  return false;
+bool huge_pages_are_cheap(const std::filesystem::path& balloons) {
+  constexpr size_t kReporting = 5;  // the feature's bit: free memory is reported, and taken
+  std::error_code none;
+  for (const auto& device : std::filesystem::directory_iterator(balloons, none)) {
+    std::string features;
+    std::ifstream(device.path() / "features") >> features;
+    if (features.size() > kReporting && features[kReporting] == '1') return false;
+  }
+  return true;
 }
 
 bool worth_mapping(const Extents& file, uint64_t most_piece) {

@@ -21,34 +21,27 @@
 // Blocking; any thread. Memory: at most 320 KiB for the pieces, 68 MiB of address space.
 #pragma once
 
-#include <atomic>
+#include <filesystem>
 
-#include "core/clock.h"
 #include "core/counters.h"
 #include "core/extents.h"
 #include "core/memory.h"
 
 namespace forebay::posix {
 
-// Whether new huge pages are worth having. To fill them takes as long as to fill the same bytes of
-// small pages, unless their memory has to come from a hypervisor, which takes back free memory of
-// that size and no smaller: then ten times as long, which is all that they save. Any thread.
-class HugePages {
- public:
-  bool wanted() const;
-  // One took so long. False: not wanted for a while.
-  bool took(Duration time);
-
- private:
-  std::atomic<int64_t> refused_until_{0};
-};
+// Are new huge pages worth having? To fill them takes as long as to fill the same bytes of small
+// pages, unless their memory comes from a hypervisor that takes back what is free, which it does in
+// pieces of that size and no smaller: then ten times as long, which is all that they save.
+// `balloons`: where the kernel shows its devices for that.
+bool huge_pages_are_cheap(
+    const std::filesystem::path& balloons = "/sys/bus/virtio/drivers/virtio_balloon");
 
 struct MappedParts {
   uint64_t most_piece;  // larger ones on average go by system calls
   Counter& calls;       // that move bytes
   Counter& mapped;      // steps that went through a mapping
   Counter& faults;      // such steps that a fault ended
-  HugePages& huge;
+  bool huge = true;     // writes may make new huge pages
 };
 
 // Is the list such that mapping pays, by its numbers?

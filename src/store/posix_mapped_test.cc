@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "store/posix_sigbus.h"
@@ -159,9 +161,8 @@ TEST_F(PosixMapped, WhatDoesNotPayGoesByCalls) {
   const Extents file = *Extents::make(pieces);
   std::vector<std::byte> bytes(file.total().value, std::byte{'s'}), back(bytes.size());
   CounterSet counters;
-  posix::HugePages huge;
   const posix::MappedParts parts{2_MiB, counters.get("calls"), counters.get("mapped"),
-                                 counters.get("faults"), huge};
+                                 counters.get("faults")};
   ASSERT_TRUE(posix::worth_mapping(file, parts.most_piece));
   const int fd = ::open(rig_.path("data").c_str(), O_RDWR | O_CLOEXEC);
   EXPECT_EQ(*posix::write_mapped(fd, file, Memory::of(std::span(bytes)), parts), bytes.size());
@@ -184,9 +185,8 @@ TEST_F(PosixMapped, ReadsThatLookFirst) {
       ASSERT_EQ(::pwrite(fd, &content[at], n, static_cast<off_t>(at)), static_cast<ssize_t>(n));
     }
     CounterSet counters;
-    posix::HugePages huge;
     const posix::MappedParts parts{kPiece, counters.get("calls"), counters.get("mapped"),
-                                   counters.get("faults"), huge};
+                                   counters.get("faults")};
     for (const uint64_t first : {uint64_t{0}, uint64_t{8192}, uint64_t{3 * 4096 + 100}}) {
       const Extents file = strided(first, kPiece, kCount, kStride);
       ASSERT_TRUE(posix::worth_mapping(file, parts.most_piece));
@@ -205,13 +205,17 @@ TEST_F(PosixMapped, ReadsThatLookFirst) {
   }
 }
 
-TEST(HugePages, NotWantedForAWhileWhereTheyAreDear) {
-  posix::HugePages huge;
-  EXPECT_TRUE(huge.wanted());
-  EXPECT_TRUE(huge.took(std::chrono::microseconds(200)));
-  EXPECT_TRUE(huge.wanted());
-  EXPECT_FALSE(huge.took(std::chrono::milliseconds(3)));
-  EXPECT_FALSE(huge.wanted());
+TEST(HugePages, AreDearWhereAHypervisorTakesFreeMemory) {
+  const std::filesystem::path balloons =
+      std::filesystem::temp_directory_path() / ("forebay-balloons-" + std::to_string(::getpid()));
+  EXPECT_TRUE(posix::huge_pages_are_cheap(balloons));
+  std::filesystem::create_directories(balloons / "virtio0");
+  std::filesystem::create_directories(balloons / "module");
+  std::ofstream(balloons / "virtio0" / "features") << "011000000000\n";
+  EXPECT_TRUE(posix::huge_pages_are_cheap(balloons));
+  std::ofstream(balloons / "virtio0" / "features") << "011001000000\n";
+  EXPECT_FALSE(posix::huge_pages_are_cheap(balloons));
+  std::filesystem::remove_all(balloons);
 }
 
 TEST_F(PosixMapped, ProcessesThatWriteOneFileTogether) {
@@ -261,9 +265,8 @@ TEST_F(PosixMapped, NeedsBothWaysOfADescriptorToWrite) {
   EXPECT_EQ(steps(), 2u);
   // A descriptor that cannot be mapped does as well.
   CounterSet counters;
-  posix::HugePages huge;
   const posix::MappedParts parts{2048, counters.get("calls"), counters.get("mapped"),
-                                 counters.get("faults"), huge};
+                                 counters.get("faults")};
   const int fd = ::open(rig_.path("data").c_str(), O_WRONLY | O_CLOEXEC);
   std::ranges::fill(bytes, std::byte{'v'});
   EXPECT_EQ(*posix::write_mapped(fd, file, Memory::of(std::span(bytes)), parts), bytes.size());

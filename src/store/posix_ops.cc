@@ -51,7 +51,7 @@ Operations::Operations(Fd top, SealKey key, const PosixOptions& options, Identit
               counters.get("posix.direct_staged")},
       mapped_(options.mapped && fs.local),
       mapping_{options.mapped_piece, io_calls_, counters.get("posix.mapped_steps"),
-               counters.get("posix.mapped_faults"), huge_} {}
+               counters.get("posix.mapped_faults"), mapped_ && huge_pages_are_cheap()} {}
 
 Operations::Operation Operations::operation(Op op) {
   using O = Operations;  // close is apart: it needs no descriptor

@@ -176,7 +176,6 @@ class Operations {
   std::atomic<bool> direct_refused_{false};
   const DirectParts direct_;
   const bool mapped_;
-  HugePages huge_;
   const MappedParts mapping_;
 };
 
