@@ -156,10 +156,10 @@ class Mover {
 
   Result<uint64_t> run() {
     bool sample = !write_ && !Load::of(file_).a_piece_for_each_page();
-    mappable_ = !sample || file_.pieces() >= kLeastSampled;
+    mappable_ = !sample || worth_a_look();
     while (!places_.done()) {
       gather(sample ? kSample : kWindow);
-      if (std::exchange(sample, false)) mappable_ = mappable_ && few_faults();
+      if (std::exchange(sample, false) && mappable_) look();
       const bool pays = mappable_ && load().pays(parts_.most_piece);
       if (!pays) gather_more();
       const uint64_t wanted = bytes_;
@@ -229,6 +229,22 @@ class Mover {
   Load load() const { return {pieces_, bytes_, end_ - begin_}; }
 
   // ---- Through the mapping ----
+
+  bool worth_a_look() const {
+    if (file_.pieces() < kLeastSampled) return false;
+    const unsigned without = parts_.looks.without.load(std::memory_order_relaxed);
+    if (without == 0 || apart() < parts_.looks.apart.load(std::memory_order_relaxed)) return true;
+    parts_.looks.without.store(without - 1, std::memory_order_relaxed);
+    return false;
+  }
+  void look() {
+    constexpr unsigned kWithout = 15;
+    mappable_ = few_faults();
+    if (mappable_) return;
+    parts_.looks.apart.store(apart(), std::memory_order_relaxed);
+    parts_.looks.without.store(kWithout, std::memory_order_relaxed);
+  }
+  uint64_t apart() const { return file_.bounds().length.value / file_.pieces(); }
 
   // Do its pieces save more calls than its pages cost faults? One more is the first of a huge page.
   bool few_faults() {

@@ -21,6 +21,7 @@
 // Blocking; any thread. Memory: at most 320 KiB for the pieces, 68 MiB of address space.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 
 #include "core/counters.h"
@@ -36,12 +37,21 @@ namespace forebay::posix {
 bool huge_pages_are_cheap(
     const std::filesystem::path& balloons = "/sys/bus/virtio/drivers/virtio_balloon");
 
+// Files are often read as the one before was: after a read that looked at its faults and found them
+// too many, so many more, whose pieces are as far apart or further, go by calls without a look. Any
+// thread.
+struct LooksInVain {
+  std::atomic<unsigned> without{0};
+  std::atomic<uint64_t> apart{0};
+};
+
 struct MappedParts {
   uint64_t most_piece;  // larger ones on average go by system calls
   Counter& calls;       // that move bytes
   Counter& mapped;      // steps that went through a mapping
   Counter& faults;      // such steps that a fault ended
-  bool huge = true;     // writes may make new huge pages
+  LooksInVain& looks;
+  bool huge = true;  // writes may make new huge pages
 };
 
 // Is the list such that mapping pays, by its numbers?

@@ -161,8 +161,9 @@ TEST_F(PosixMapped, WhatDoesNotPayGoesByCalls) {
   const Extents file = *Extents::make(pieces);
   std::vector<std::byte> bytes(file.total().value, std::byte{'s'}), back(bytes.size());
   CounterSet counters;
+  posix::LooksInVain looks;
   const posix::MappedParts parts{2_MiB, counters.get("calls"), counters.get("mapped"),
-                                 counters.get("faults")};
+                                 counters.get("faults"), looks};
   ASSERT_TRUE(posix::worth_mapping(file, parts.most_piece));
   const int fd = ::open(rig_.path("data").c_str(), O_RDWR | O_CLOEXEC);
   EXPECT_EQ(*posix::write_mapped(fd, file, Memory::of(std::span(bytes)), parts), bytes.size());
@@ -185,8 +186,9 @@ TEST_F(PosixMapped, ReadsThatLookFirst) {
       ASSERT_EQ(::pwrite(fd, &content[at], n, static_cast<off_t>(at)), static_cast<ssize_t>(n));
     }
     CounterSet counters;
+    posix::LooksInVain looks;
     const posix::MappedParts parts{kPiece, counters.get("calls"), counters.get("mapped"),
-                                   counters.get("faults")};
+                                   counters.get("faults"), looks};
     for (const uint64_t first : {uint64_t{0}, uint64_t{8192}, uint64_t{3 * 4096 + 100}}) {
       const Extents file = strided(first, kPiece, kCount, kStride);
       ASSERT_TRUE(posix::worth_mapping(file, parts.most_piece));
@@ -265,8 +267,9 @@ TEST_F(PosixMapped, NeedsBothWaysOfADescriptorToWrite) {
   EXPECT_EQ(steps(), 2u);
   // A descriptor that cannot be mapped does as well.
   CounterSet counters;
+  posix::LooksInVain looks;
   const posix::MappedParts parts{2048, counters.get("calls"), counters.get("mapped"),
-                                 counters.get("faults")};
+                                 counters.get("faults"), looks};
   const int fd = ::open(rig_.path("data").c_str(), O_WRONLY | O_CLOEXEC);
   std::ranges::fill(bytes, std::byte{'v'});
   EXPECT_EQ(*posix::write_mapped(fd, file, Memory::of(std::span(bytes)), parts), bytes.size());
