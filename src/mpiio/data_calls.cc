@@ -145,13 +145,16 @@ int nonblocking(const DataCall& call, MPI_File handle, MPI_Offset offset, const 
   auto file = find(handle);
   if (!file) return report_no_file(call.name);
   auto operation = std::make_shared<Operation>(file, call.direction, call.name);
+  if (call.collective) operation->be_collective();
   ready(*file, call, offset, buffer, operation->transfer());
   *request = MPI_REQUEST_NULL;
-  if (operation->transfer().fault())
-    return report(file.get(), call.name, operation->transfer().fault());
-  if (int code = Process::get().requests().start(std::move(operation), request))
-    return report(file.get(), call.name, {code, "MPI cannot make a request"});
-  return MPI_SUCCESS;
+  if (!operation->transfer().fault()) {
+    const int code = Process::get().requests().start(operation, request);
+    if (code == MPI_SUCCESS) return MPI_SUCCESS;
+    operation->transfer().fail({code, "MPI cannot make a request"});
+  }
+  if (call.collective) Operation::begin(operation);  // the others learn of it
+  return report(file.get(), call.name, operation->transfer().fault());
 }
 
 int begin(const DataCall& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer) {

@@ -84,6 +84,8 @@ struct File {
   std::atomic<bool> atomic{false};
   std::atomic<int> under_way{0};  // non-blocking operations
 
+  uint64_t collectives = 0;  // non-blocking ones so far
+
   std::shared_ptr<Operation> split;  // the split collective that was begun
   const char* split_call = nullptr;
 

@@ -122,7 +122,7 @@ Fault set_view(File& file, View::Wanted wanted, const char* representation, MPI_
   if (!mine && !wanted.representation)
     mine = {MPI_ERR_UNSUPPORTED_DATAREP, fmt::format("no data representation is called {}", name)};
   if (!mine) mine = View::make(Process::get().decoder(), wanted, view);
-  const auto next_pointer = Slot((static_cast<uint32_t>(file.shared_pointer) + 1) % kSlots);
+  const auto next_pointer = Slot((static_cast<uint32_t>(file.shared_pointer) + 1) % kPointers);
   if (!mine && file.rank == 0) {
     auto state = file.meeting->state();
     auto reset = state ? (*state)->set(next_pointer, 0) : Result<void>(state.error());

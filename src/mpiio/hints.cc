@@ -27,19 +27,11 @@ const std::vector<Row>& rows() {
       {{"cb_config_list", "", "which processes may be aggregators"}, Kind::text},
       {{"romio_cb_read", "automatic", "collective buffering of reads"}, Kind::choice, kSwitch},
       {{"romio_cb_write", "automatic", "collective buffering of writes"}, Kind::choice, kSwitch},
-      {{"romio_ds_read", "automatic", "sieving of independent reads"}, Kind::choice, kSwitch},
-      {{"romio_ds_write", "automatic", "sieving of independent writes"}, Kind::choice, kSwitch},
-      {{"romio_no_indep_rw", "false", "no rank makes independent calls"}, Kind::choice, kBool},
       {{"romio_cb_pfr", "automatic", "file realms that stay"}, Kind::choice, kSwitch},
       {{"romio_cb_fr_type", "aar", "the size of file realms that stay"}, Kind::realm_size},
       {{"romio_cb_fr_alignment", "1", "to which offsets file realms are aligned"}, Kind::positive},
-      {{"romio_cb_ds_threshold", "0", "extent above which a buffer is not sieved"}, Kind::number},
-      {{"romio_cb_alltoall", "automatic", "exchange by alltoall"}, Kind::choice, kSwitch},
-      {{"ind_rd_buffer_size", "4194304", "bytes of a sieved independent read"}, Kind::positive},
-      {{"ind_wr_buffer_size", "524288", "bytes of a sieved independent write"}, Kind::positive},
-      {{"striping_factor", "", "storage targets of a new file"}, Kind::number},
-      {{"striping_unit", "", "bytes of a stripe of a new file"}, Kind::number},
-      {{"start_iodevice", "", "the first storage target of a new file"}, Kind::number},
+      {{"striping_factor", "", "storage targets of the file"}, Kind::number},
+      {{"striping_unit", "", "bytes of a stripe of the file"}, Kind::number},
       {{"file_perm", "", "permission bits of a new file, octal"}, Kind::octal},
       {{"forebay_realms", "automatic", "how file realms are made"},
        Kind::choice,
@@ -98,6 +90,15 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
+std::string_view why_ignored(std::string_view key) {
+  if (key.starts_with("romio_ds_") || key.starts_with("ind_"))
+    return "pieces are sieved by servers, by cost; without one they go through a mapping";
+  if (key == "romio_cb_alltoall")
+    return "ranks of a node exchange through shared memory, others by messages";
+  if (key == "romio_cb_ds_threshold") return "a window has no gaps to sieve";
+  return "does nothing here";
+}
+
 template <class Fn>
 void for_each_part(std::string_view text, char end, Fn&& fn) {
   while (!text.empty()) {
@@ -128,7 +129,7 @@ Hints::Taken Hints::set(std::string_view key, std::string_view value) {
   if (row == rows().end()) {
     const auto& others = known_and_ignored();
     if (std::find(others.begin(), others.end(), key) == others.end()) return Taken::unknown;
-    ignored_.insert(fmt::format("{}={} (does nothing here)", key, value));
+    ignored_.insert(fmt::format("{}={} ({})", key, value, why_ignored(key)));
     return Taken::ignored;
   }
   if (!sensible(*row, value)) {
@@ -162,7 +163,15 @@ const std::vector<Hints::About>& Hints::honoured() {
 }
 
 const std::vector<std::string_view>& Hints::known_and_ignored() {
-  static const std::vector<std::string_view> list = {"access_style",
+  static const std::vector<std::string_view> list = {"romio_ds_read",
+                                                     "romio_ds_write",
+                                                     "ind_rd_buffer_size",
+                                                     "ind_wr_buffer_size",
+                                                     "romio_no_indep_rw",
+                                                     "romio_cb_ds_threshold",
+                                                     "romio_cb_alltoall",
+                                                     "start_iodevice",
+                                                     "access_style",
                                                      "collective_buffering",
                                                      "cb_block_size",
                                                      "chunked",

@@ -37,8 +37,12 @@ TEST(Hints, TakenIgnoredAndUnknown) {
   EXPECT_EQ(hints.set("romio_lustre_co_ratio", "2"), Hints::Taken::ignored);
   EXPECT_EQ(hints.set("somebody_elses", "x"), Hints::Taken::unknown);
   EXPECT_THAT(hints.ignored(), ElementsAre(HasSubstr("romio_lustre_co_ratio=2"))) << "told once";
-  EXPECT_EQ(hints["striping_factor"], "") << "not set, not shown";
-  EXPECT_FALSE(hints.all().contains("striping_factor"));
+  EXPECT_EQ(hints["cb_nodes"], "") << "not set, not shown";
+  EXPECT_FALSE(hints.all().contains("cb_nodes"));
+  for (const char* key : {"romio_ds_read", "ind_rd_buffer_size", "striping_unit"}) {
+    EXPECT_EQ(hints.set(key, "65536"), Hints::Taken::ignored);
+    EXPECT_FALSE(hints.all().contains(key)) << "not in effect, not shown";
+  }
 }
 
 TEST(Hints, FilesAndVariables) {

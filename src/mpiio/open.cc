@@ -327,8 +327,7 @@ void take_hints(const HintList& list, Hints& hints) {
 }
 
 void take_hints(MPI_Info info, File& file) {
-  constexpr std::array<std::string_view, 5> kAtOpen = {
-      "forebay_direct", "file_perm", "striping_factor", "striping_unit", "start_iodevice"};
+  constexpr std::array<std::string_view, 2> kAtOpen = {"forebay_direct", "file_perm"};
   for (const auto& [key, value] : hints_of(info))
     if (std::find(kAtOpen.begin(), kAtOpen.end(), key) == kAtOpen.end()) file.hints.set(key, value);
   take_hints(file.user_hints, file.hints);

@@ -1,14 +1,17 @@
 // Operation: a data call that goes on in the background (background.h), until the program's thread
-// learns that it has ended.
+// learns that it has ended. One that is collective has ended when it has on every rank; so all
+// learn of the worst outcome (outcomes.h).
 //
 // Owners: the request that the program has, and the background while it works. A file is not closed
-// while any is under way.
+// while any is under way. All is called on the program's thread, but for what the background runs.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "mpiio/transfer.h"
 
@@ -23,22 +26,32 @@ class Operation {
   File& file() { return *file_; }
   const char* call() const { return call_; }
 
+  // Before it begins: it is the next non-blocking collective of its file.
+  void be_collective();
   // In the background, or at once if it has failed already.
   static void begin(const std::shared_ptr<Operation>& operation);
 
-  bool ended() const { return ended_.load(std::memory_order_acquire); }
-  void wait() const { ended_.wait(false, std::memory_order_acquire); }
-  bool wait_a_moment();  // has it ended by then?
+  bool ended();
+  void wait() const { moved_.wait(false, std::memory_order_acquire); }  // for this rank's part
+  bool wait_a_moment();                                                 // has it ended by then?
+  void forsake() { alone_ = true; }  // the other ranks' parts are of no interest any more
   // Once, on the program's thread, after it has ended.
   void settle();
 
  private:
   void run();
+  void arrive();
+  bool moved() const { return moved_.load(std::memory_order_acquire); }
+  bool agreed();
 
   const std::shared_ptr<File> file_;
   const char* const call_;
   Transfer transfer_;
-  std::atomic<bool> ended_{false};
+  std::optional<uint64_t> number_;  // of a collective
+  bool alone_ = false;
+  Fault of_all_;  // worse than ours, or why we cannot know
+  std::chrono::steady_clock::time_point next_look_{};
+  std::atomic<bool> moved_{false};  // this rank's part
   std::mutex mutex_;
   std::condition_variable changed_;
 };

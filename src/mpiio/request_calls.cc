@@ -7,6 +7,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "mpiio/process.h"
@@ -28,6 +30,26 @@ void let_mpi_work() {
   PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
 }
 
+// Between looks at what may come from two sides: gives the core away, and after a while sleeps. MPI
+// moves messages only while it is called, so the sleeps stay short.
+class Patience {
+ public:
+  void pause() {
+    constexpr int kYields = 100;
+    constexpr auto kLongest = std::chrono::microseconds(200);
+    if (++pauses_ <= kYields) {
+      sched_yield();
+      return;
+    }
+    std::this_thread::sleep_for(sleep_);
+    sleep_ = std::min(2 * sleep_, kLongest);
+  }
+
+ private:
+  int pauses_ = 0;
+  std::chrono::microseconds sleep_{10};
+};
+
 // Those of an array of requests that are ours, by index.
 class Mine {
  public:
@@ -39,6 +61,9 @@ class Mine {
   }
 
   bool none() const { return held_.empty(); }
+  void forsake() {
+    for (const One& one : held_) one.operation->forsake();
+  }
   void wait_for_all() {
     for (const One& one : held_)
       while (!one.operation->wait_a_moment()) let_mpi_work();
@@ -185,11 +210,11 @@ int test_some(Name name, int count, MPI_Request requests[], int* done, int indic
 int wait_any(Name name, int count, MPI_Request requests[], int* index, MPI_Status* status) {
   if (Mine(count, requests).none())
     return FOREBAY_NEXT(Waitany)(name)(count, requests, index, status);
-  for (;;) {
+  for (Patience patience;;) {
     int flag = 0;
     const int code = test_any(name, count, requests, index, &flag, status);
     if (flag || code != MPI_SUCCESS) return code;
-    sched_yield();
+    patience.pause();
   }
 }
 
@@ -197,10 +222,10 @@ int wait_some(Name name, int count, MPI_Request requests[], int* done, int indic
               MPI_Status* statuses) {
   if (Mine(count, requests).none())
     return FOREBAY_NEXT(Waitsome)(name)(count, requests, done, indices, statuses);
-  for (;;) {
+  for (Patience patience;;) {
     const int code = test_some(name, count, requests, done, indices, statuses);
     if (*done != 0 || code != MPI_SUCCESS) return code;
-    sched_yield();
+    patience.pause();
   }
 }
 
@@ -208,6 +233,7 @@ int wait_some(Name name, int count, MPI_Request requests[], int* done, int indic
 int free_request(Name name, MPI_Request* request) {
   auto* const real = FOREBAY_NEXT(Request_free)(name);
   Mine mine(request ? 1 : 0, request);
+  mine.forsake();
   mine.wait_for_all();
   mine.complete_ended();
   const int code = real(request);

@@ -1,5 +1,6 @@
 // SharedState: what the ranks that opened one MPI file share, and nothing of it in the file system:
-// a few 64-bit values (the shared file pointer) and fair locks on ranges of bytes (atomic mode).
+// a few 64-bit values (shared file pointers, outcomes) and fair locks on ranges of bytes (atomic
+// mode).
 //
 // Two implementations: NodeState (node_state.h), memory that the ranks of one node share, and
 // ArbiterClient (arbiter_client.h), a helper thread on rank 0 for ranks of several nodes. All ranks
@@ -25,7 +26,8 @@ namespace forebay::mpiio {
 // One of the values, all 0 in the beginning. Numbers count modulo 2^64: a step back is its two's
 // complement.
 enum class Slot : uint32_t { shared_pointer = 0 };
-inline constexpr uint32_t kSlots = 8;
+inline constexpr uint32_t kPointers = 8;  // the first are for shared pointers of views
+inline constexpr uint32_t kSlots = 64;    // the others for outcomes (outcomes.h)
 
 using attr::LockMode;
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "mpiio/partial.h"
 #include "mpiio/process.h"
 
 namespace forebay::mpiio {
@@ -64,6 +65,8 @@ Fault Transfer::convert_out() {
   auto memory = plan::TiledMap::buffer(converted_.data(), 1, *bytes);
   if (!memory) return fault_of(memory.error());
   memory_ = std::move(*memory);
+  type_ = OwnType(buffer_.type);
+  buffer_.type = type_.get();
   if (direction_ == Direction::read || length_ == 0) return {};
   return representation_->encode(buffer_, converted_);
 }
@@ -110,20 +113,41 @@ void Transfer::finish() {
   guarded([&] {
     if (!converted_.empty()) convert_in();
   });
+  type_ = OwnType();  // here, because the last owner may be a thread that may not call MPI
 }
 
-// From bytes in the file to bytes of the program's type, whole items only.
+// From bytes in the file to bytes of the program's type: items, and what there is of one more.
 void Transfer::convert_in() {
   const auto count = static_cast<uint64_t>(buffer_.count);
-  const uint64_t items = moved_ / (length_ / count);
-  moved_ = items * (memory_length_ / count);
-  if (direction_ == Direction::write || fault_) return;
-  Buffer whole = buffer_;
-  whole.count = static_cast<MPI_Count>(items);
-  if (auto fault = representation_->decode(converted_, whole)) {
-    moved_ = 0;
-    fail(std::move(fault));
+  const uint64_t items = moved_ / (length_ / count), rest = moved_ % (length_ / count);
+  moved_ = 0;
+  if (items > 0 && direction_ == Direction::read && !fault_) {
+    Buffer whole = buffer_;
+    whole.count = static_cast<MPI_Count>(items);
+    if (auto fault = representation_->decode(converted_, whole)) return fail(std::move(fault));
   }
+  moved_ = items * (memory_length_ / count);
+  if (rest == 0) return;
+  if (auto fault = convert_part(items, rest); fault && !fault_) fail(std::move(fault));
+}
+
+// Of one item, the first `rest` bytes in the file.
+Fault Transfer::convert_part(uint64_t items, uint64_t rest) {
+  Decoder& decoder = Process::get().decoder();
+  auto length = whole_elements(decoder, buffer_.type, *representation_, rest);
+  if (!length) return fault_of(length.error());
+  if (direction_ == Direction::read && !fault_) {
+    auto type = decoder.decode(buffer_.type);
+    if (!type) return fault_of(type.error());
+    const uint64_t each = length_ / static_cast<uint64_t>(buffer_.count);
+    Buffer one = buffer_;
+    one.address =
+        static_cast<std::byte*>(buffer_.address) + static_cast<int64_t>(items) * type->extent();
+    const std::span<const std::byte> item(converted_.data() + items * each, each);
+    if (auto fault = decode_part(decoder, *representation_, item, one, *length)) return fault;
+  }
+  moved_ += *length;
+  return {};
 }
 
 }  // namespace forebay::mpiio

@@ -61,6 +61,7 @@ class Transfer {
  private:
   void move_all();
   void convert_in();
+  Fault convert_part(uint64_t items, uint64_t bytes);
   Result<SharedState::Held> lock();
   Result<uint64_t> move_part(plan::TransferCursor::Part part);
   Fault convert_out();
@@ -68,6 +69,7 @@ class Transfer {
   File& file_;
   const Direction direction_;
   Buffer buffer_;
+  OwnType type_;  // the buffer's, if it is converted once more at the end
   RepresentationRef representation_;
   uint64_t view_etype_ = 1;
   uint64_t length_ = 0;  // bytes in the file

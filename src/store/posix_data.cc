@@ -261,7 +261,7 @@ void Operations::become_writer(const Request& r) const {
 }
 
 Result<uint64_t> Operations::move_bytes(int fd, Request& r) {
-  if (mapped_ && worth_mapping(r.file, mapping_.most_piece(r.op == Op::write))) {
+  if (mapped_ && worth_mapping(r.file, mapping_.most_piece)) {
     const auto move = r.op == Op::read ? read_mapped : write_mapped;
     return move(fd, r.file, r.memory, mapping_);
   }

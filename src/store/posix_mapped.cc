@@ -2,11 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <utility>
 
 #include "core/rows.h"
 #include "store/posix_direct.h"
@@ -25,6 +28,11 @@ constexpr uint64_t kWindow = 64_MiB;
 constexpr size_t kMostRows = 8192;    // of one step
 constexpr size_t kMostListed = 8192;  // pieces, of one list for system calls
 constexpr uint64_t kPage = 4_KiB;     // to count with; the kernel's may be larger
+constexpr uint64_t kHugePage = 2_MiB;
+// A fault of a read maps 16 small pages, which takes as long as 8 small reads or more.
+constexpr uint64_t kSample = 1_MiB;
+constexpr uint64_t kLeastSampled = 256;  // pieces: a sample in vain takes as long as some 100 reads
+constexpr uint64_t kReadsOfAFault = 8;
 
 // What there is to do in a range of the file.
 struct Load {
@@ -32,14 +40,26 @@ struct Load {
   uint64_t bytes = 0;
   uint64_t span = 0;
 
+  static Load of(const Extents& file) {
+    return {file.pieces(), file.total().value, file.bounds().length.value};
+  }
+
   // A fault costs about as much as a small pwrite. So there should be a piece for each page, or as
   // many bytes as eight processes leave each other if they share a range.
   bool pays(uint64_t most_piece) const {
     constexpr uint64_t kSharers = 8;
     return pieces >= kLeastPieces && bytes / pieces <= most_piece &&
-           (span / kSharers <= bytes || span / kPage <= pieces);
+           (span / kSharers <= bytes || a_piece_for_each_page());
   }
+  bool a_piece_for_each_page() const { return span / kPage <= pieces; }
 };
+
+// Of this thread, so far.
+uint64_t faults_so_far() {
+  rusage usage;
+  ::getrusage(RUSAGE_THREAD, &usage);
+  return static_cast<uint64_t>(usage.ru_minflt + usage.ru_majflt);
+}
 
 class Mapping {
  public:
@@ -52,8 +72,9 @@ class Mapping {
   }
   bool map(int fd, uint64_t begin, uint64_t end, bool write) {
     unmap();
-    begin_ = round_down(begin, page_size());
-    const size_t size = end - begin_;
+    // Whole huge pages: the kernel maps none that sticks out.
+    begin_ = round_down(begin, kHugePage);
+    const size_t size = round_up(end, kHugePage) - begin_;
     void* const at = ::mmap(nullptr, size, write ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
                             fd, static_cast<off_t>(begin_));
     if (at == MAP_FAILED) return false;
@@ -61,10 +82,11 @@ class Mapping {
     return true;
   }
   // All at once, which saves a third of a fault; whatever is refused shows when it is touched.
-  void fault_in(uint64_t begin, uint64_t end) const {
+  bool fault_in(uint64_t begin, uint64_t end, int how) const {
     const uint64_t from = round_down(begin - begin_, page_size());
-    ::madvise(bytes_.data() + from, end - begin_ - from, MADV_POPULATE_WRITE);
+    return ::madvise(bytes_.data() + from, end - begin_ - from, how) == 0;
   }
+  void advise(int how) const { ::madvise(bytes_.data(), bytes_.size(), how); }
   std::span<std::byte> bytes() const { return bytes_; }
   uint64_t begin() const { return begin_; }
 
@@ -133,10 +155,13 @@ class Mover {
         cursor_(memory.shape) {}
 
   Result<uint64_t> run() {
+    bool sample = !write_ && !Load::of(file_).a_piece_for_each_page();
+    mappable_ = !sample || worth_a_look();
     while (!places_.done()) {
-      gather(true);
-      const bool pays = Load{pieces_, bytes_, end_ - begin_}.pays(parts_.most_piece(write_));
-      if (!pays) gather(false);
+      gather(sample ? kSample : kWindow);
+      if (std::exchange(sample, false) && mappable_) look();
+      const bool pays = mappable_ && load().pays(parts_.most_piece);
+      if (!pays) gather_more();
       const uint64_t wanted = bytes_;
       uint64_t moved = pays ? by_mapping() : 0;
       if (moved < wanted) {
@@ -154,22 +179,28 @@ class Mover {
   }
 
  private:
-  // The next pieces: those that fit in one window, or (adding to them) as many as there is room
-  // for.
-  void gather(bool window) {
-    if (window) {
-      rows_.clear();
-      pieces_ = bytes_ = end_ = 0;
-      begin_ = UINT64_MAX;
-    }
+  // The next pieces, as many as there is room for, that fit in so many bytes of the file.
+  void gather(uint64_t window) {
+    rows_.clear();
+    pieces_ = bytes_ = end_ = 0;
+    begin_ = UINT64_MAX;
     while (!places_.done() && rows_.size() < kMostRows) {
       Row row = row_at(file_, places_);
       const uint64_t at = row.first.offset.value;
       const uint64_t begin = std::min(begin_, at);
       // A piece that goes back must leave the window as it is; one that goes on may be cut by it.
-      if (window && (end_ > begin + kWindow || at >= begin + kWindow)) return;
-      fit(row, window ? begin + kWindow - at : UINT64_MAX);
+      if (end_ > begin + window || at >= begin + window) return;
+      fit(row, begin + window - at);
       add(row, begin);
+    }
+  }
+
+  // Adds to them, wherever they lie.
+  void gather_more() {
+    while (!places_.done() && rows_.size() < kMostRows) {
+      Row row = row_at(file_, places_);
+      fit(row, UINT64_MAX);
+      add(row, std::min(begin_, row.first.offset.value));
     }
   }
 
@@ -184,16 +215,44 @@ class Mover {
 
   void add(const Row& row, uint64_t begin) {
     const uint64_t length = row.first.length.value;
-    const uint64_t reach = static_cast<uint64_t>(row.stride) * (row.count - 1) + length;
     rows_.push_back(row);
     pieces_ += row.count;
     bytes_ += length * row.count;
     begin_ = begin;
-    end_ = std::max(end_, row.first.offset.value + reach);
+    end_ = std::max(end_, row.first.offset.value + reach(row));
     places_.advance(Length(length * row.count));
   }
 
+  static uint64_t reach(const Row& row) {
+    return static_cast<uint64_t>(row.stride) * (row.count - 1) + row.first.length.value;
+  }
+  Load load() const { return {pieces_, bytes_, end_ - begin_}; }
+
   // ---- Through the mapping ----
+
+  bool worth_a_look() const {
+    if (file_.pieces() < kLeastSampled) return false;
+    const unsigned without = parts_.looks.without.load(std::memory_order_relaxed);
+    if (without == 0 || apart() < parts_.looks.apart.load(std::memory_order_relaxed)) return true;
+    parts_.looks.without.store(without - 1, std::memory_order_relaxed);
+    return false;
+  }
+  void look() {
+    constexpr unsigned kWithout = 15;
+    mappable_ = few_faults();
+    if (mappable_) return;
+    parts_.looks.apart.store(apart(), std::memory_order_relaxed);
+    parts_.looks.without.store(kWithout, std::memory_order_relaxed);
+  }
+  uint64_t apart() const { return file_.bounds().length.value / file_.pieces(); }
+
+  // Do its pieces save more calls than its pages cost faults? One more is the first of a huge page.
+  bool few_faults() {
+    if (!within_file() || !window()) return false;
+    const uint64_t before = faults_so_far();
+    if (!window_.fault_in(begin_, end_, MADV_POPULATE_READ)) return false;
+    return (faults_so_far() - before) * kReadsOfAFault <= pieces_ + kReadsOfAFault;
+  }
 
   // Returns how far it came.
   uint64_t by_mapping() {
@@ -203,7 +262,7 @@ class Mover {
       cursor_.advance(Length(done_));
     }
     parts_.mapped.add();
-    if (write_ && (end_ - begin_) / kPage <= pieces_) window_.fault_in(begin_, end_);
+    if (write_) fault_in();
     Copy copy{rows_, window_, memory_, cursor_, write_};
     if (!guard_.run(window_.bytes(), Copy::run, &copy)) {
       parts_.faults.add();
@@ -214,7 +273,24 @@ class Mover {
 
   bool window() {
     if (window_.covers(begin_, end_)) return true;
-    return mappable_ = mappable_ && window_.map(fd_, begin_, ahead(), write_);
+    mappable_ = mappable_ && window_.map(fd_, begin_, ahead(), write_);
+    if (!mappable_) return false;
+    // Where the kernel has none it does nothing. Reads meet those that writers made.
+    window_.advise(parts_.huge || !write_ ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    return true;
+  }
+
+  // Pages in which pieces lie close together, before they are touched.
+  void fault_in() {
+    if (load().a_piece_for_each_page()) {
+      window_.fault_in(begin_, end_, MADV_POPULATE_WRITE);
+      return;
+    }
+    for (const Row& row : rows_) {
+      if (row.count == 1 || row.stride > static_cast<int64_t>(kPage)) continue;
+      const uint64_t from = row.first.offset.value;
+      window_.fault_in(from, from + reach(row), MADV_POPULATE_WRITE);
+    }
   }
 
   // Where a window ends that begins with this step and serves those after it too.
@@ -311,13 +387,19 @@ class Mover {
 
 }  // namespace
 
-uint64_t MappedParts::most_piece(bool write) const {
-  constexpr uint64_t kMostRead = 1_KiB;
-  return write ? most_written : std::min(most_written, kMostRead);
+bool huge_pages_are_cheap(const std::filesystem::path& balloons) {
+  constexpr size_t kReporting = 5;  // the feature's bit: free memory is reported, and taken
+  std::error_code none;
+  for (const auto& device : std::filesystem::directory_iterator(balloons, none)) {
+    std::string features;
+    std::ifstream(device.path() / "features") >> features;
+    if (features.size() > kReporting && features[kReporting] == '1') return false;
+  }
+  return true;
 }
 
 bool worth_mapping(const Extents& file, uint64_t most_piece) {
-  return Load{file.pieces(), file.total().value, file.bounds().length.value}.pays(most_piece);
+  return Load::of(file).pays(most_piece);
 }
 
 Result<uint64_t> read_mapped(int fd, const Extents& file, const Memory& memory,

@@ -4,6 +4,12 @@
 // small and near each other; whatever is not goes by posix_io.h, and so does the rest of a list
 // when a page cannot be had. So both give the same bytes, counts and errors.
 //
+// The kernel is asked for huge pages, of the mapping and in the page cache (MADV_HUGEPAGE; ext4 has
+// them from 6.16 on, xfs for longer): a fault then serves 2 MiB instead of 4 KiB, and 8 processes
+// that touch every page of a file fault some hundred times for what took a hundred thousand.
+// Whether a file that is read has such pages is the business of whoever wrote it: a read that pays
+// with them only counts the faults of its first MiB and goes by calls if they were many.
+//
 // Writes: the file ends where pwrite would have left it. A list that ends beyond the end of file
 // has its blocks allocated first, without a change of size, then the size grows to its last byte in
 // one step that never makes it smaller. Inside the file a hole gets its block by the fault, as by
@@ -12,8 +18,11 @@
 // the request. Set-id bits are not cleared, so this is for processes that write their own files.
 //
 // A file that was cut short meanwhile, and a device that fails, are met likewise.
-// Blocking; any thread. Memory: at most 320 KiB for the pieces, 64 MiB of address space.
+// Blocking; any thread. Memory: at most 320 KiB for the pieces, 68 MiB of address space.
 #pragma once
+
+#include <atomic>
+#include <filesystem>
 
 #include "core/counters.h"
 #include "core/extents.h"
@@ -21,14 +30,28 @@
 
 namespace forebay::posix {
 
-struct MappedParts {
-  uint64_t most_written;  // pieces larger than this on average go by system calls
-  Counter& calls;         // that move bytes
-  Counter& mapped;        // steps that went through a mapping
-  Counter& faults;        // such steps that a fault ended
+// Are new huge pages worth having? To fill them takes as long as to fill the same bytes of small
+// pages, unless their memory comes from a hypervisor that takes back what is free, which it does in
+// pieces of that size and no smaller: then ten times as long, which is all that they save.
+// `balloons`: where the kernel shows its devices for that.
+bool huge_pages_are_cheap(
+    const std::filesystem::path& balloons = "/sys/bus/virtio/drivers/virtio_balloon");
 
-  // The same for either way: reads do not wait for each other, so they gain with small pieces only.
-  uint64_t most_piece(bool write) const;
+// Files are often read as the one before was: after a read that looked at its faults and found them
+// too many, so many more, whose pieces are as far apart or further, go by calls without a look. Any
+// thread.
+struct LooksInVain {
+  std::atomic<unsigned> without{0};
+  std::atomic<uint64_t> apart{0};
+};
+
+struct MappedParts {
+  uint64_t most_piece;  // larger ones on average go by system calls
+  Counter& calls;       // that move bytes
+  Counter& mapped;      // steps that went through a mapping
+  Counter& faults;      // such steps that a fault ended
+  LooksInVain& looks;
+  bool huge = true;  // writes may make new huge pages
 };
 
 // Is the list such that mapping pays, by its numbers?

@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "store/posix_sigbus.h"
@@ -159,15 +161,63 @@ TEST_F(PosixMapped, WhatDoesNotPayGoesByCalls) {
   const Extents file = *Extents::make(pieces);
   std::vector<std::byte> bytes(file.total().value, std::byte{'s'}), back(bytes.size());
   CounterSet counters;
+  posix::LooksInVain looks;
   const posix::MappedParts parts{2_MiB, counters.get("calls"), counters.get("mapped"),
-                                 counters.get("faults")};
-  ASSERT_TRUE(posix::worth_mapping(file, parts.most_written));
+                                 counters.get("faults"), looks};
+  ASSERT_TRUE(posix::worth_mapping(file, parts.most_piece));
   const int fd = ::open(rig_.path("data").c_str(), O_RDWR | O_CLOEXEC);
   EXPECT_EQ(*posix::write_mapped(fd, file, Memory::of(std::span(bytes)), parts), bytes.size());
   EXPECT_EQ(*posix::read_mapped(fd, file, Memory::of(std::span(back)), parts), bytes.size());
   EXPECT_EQ(counters.get("mapped").get(), 0u);
   EXPECT_TRUE(back == bytes);
   ::close(fd);
+}
+
+// Larger pieces far apart: by mapping or by calls, as the page cache is; and cut by the end of
+// file.
+TEST_F(PosixMapped, ReadsThatLookFirst) {
+  std::mt19937_64 random(test_seed());
+  constexpr uint64_t kPiece = 4096, kCount = 600, kStride = 32768, kSize = kStride * kCount;
+  const std::vector<std::byte> content = random_bytes(random, kSize);
+  for (const uint64_t written_by : {uint64_t{4096}, uint64_t{1_MiB}}) {
+    const int fd = ::open(rig_.path("data").c_str(), O_RDWR | O_TRUNC | O_CLOEXEC);
+    for (uint64_t at = 0; at < kSize; at += written_by) {
+      const uint64_t n = std::min(written_by, kSize - at);
+      ASSERT_EQ(::pwrite(fd, &content[at], n, static_cast<off_t>(at)), static_cast<ssize_t>(n));
+    }
+    CounterSet counters;
+    posix::LooksInVain looks;
+    const posix::MappedParts parts{kPiece, counters.get("calls"), counters.get("mapped"),
+                                   counters.get("faults"), looks};
+    for (const uint64_t first : {uint64_t{0}, uint64_t{8192}, uint64_t{3 * 4096 + 100}}) {
+      const Extents file = strided(first, kPiece, kCount, kStride);
+      ASSERT_TRUE(posix::worth_mapping(file, parts.most_piece));
+      std::vector<std::byte> back(file.total().value);
+      const auto read = posix::read_mapped(fd, file, Memory::of(std::span(back)), parts);
+      ASSERT_EQ(read.value(), back.size());
+      EXPECT_TRUE(back == oracle_read(content, file));
+    }
+    EXPECT_GT(counters.get("calls").get() + counters.get("mapped").get(), 0u);
+    ASSERT_EQ(::ftruncate(fd, kSize / 2 + 100), 0);
+    const Extents file = strided(0, kPiece, kCount, kStride);
+    std::vector<std::byte> back(file.total().value);
+    EXPECT_EQ(posix::read_mapped(fd, file, Memory::of(std::span(back)), parts).value(),
+              kPiece * kCount / 2 + 100);
+    ::close(fd);
+  }
+}
+
+TEST(HugePages, AreDearWhereAHypervisorTakesFreeMemory) {
+  const std::filesystem::path balloons =
+      std::filesystem::temp_directory_path() / ("forebay-balloons-" + std::to_string(::getpid()));
+  EXPECT_TRUE(posix::huge_pages_are_cheap(balloons));
+  std::filesystem::create_directories(balloons / "virtio0");
+  std::filesystem::create_directories(balloons / "module");
+  std::ofstream(balloons / "virtio0" / "features") << "011000000000\n";
+  EXPECT_TRUE(posix::huge_pages_are_cheap(balloons));
+  std::ofstream(balloons / "virtio0" / "features") << "011001000000\n";
+  EXPECT_FALSE(posix::huge_pages_are_cheap(balloons));
+  std::filesystem::remove_all(balloons);
 }
 
 TEST_F(PosixMapped, ProcessesThatWriteOneFileTogether) {
@@ -217,8 +267,9 @@ TEST_F(PosixMapped, NeedsBothWaysOfADescriptorToWrite) {
   EXPECT_EQ(steps(), 2u);
   // A descriptor that cannot be mapped does as well.
   CounterSet counters;
+  posix::LooksInVain looks;
   const posix::MappedParts parts{2048, counters.get("calls"), counters.get("mapped"),
-                                 counters.get("faults")};
+                                 counters.get("faults"), looks};
   const int fd = ::open(rig_.path("data").c_str(), O_WRONLY | O_CLOEXEC);
   std::ranges::fill(bytes, std::byte{'v'});
   EXPECT_EQ(*posix::write_mapped(fd, file, Memory::of(std::span(bytes)), parts), bytes.size());

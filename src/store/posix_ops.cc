@@ -50,8 +50,12 @@ Operations::Operations(Fd top, SealKey key, const PosixOptions& options, Identit
       direct_{block_of(top_.get()), staging, io_calls_, counters.get("posix.direct_edges"),
               counters.get("posix.direct_staged")},
       mapped_(options.mapped && fs.local),
-      mapping_{options.mapped_piece, io_calls_, counters.get("posix.mapped_steps"),
-               counters.get("posix.mapped_faults")} {}
+      mapping_{options.mapped_piece,
+               io_calls_,
+               counters.get("posix.mapped_steps"),
+               counters.get("posix.mapped_faults"),
+               looks_,
+               mapped_ && huge_pages_are_cheap()} {}
 
 Operations::Operation Operations::operation(Op op) {
   using O = Operations;  // close is apart: it needs no descriptor

@@ -176,6 +176,7 @@ class Operations {
   std::atomic<bool> direct_refused_{false};
   const DirectParts direct_;
   const bool mapped_;
+  LooksInVain looks_;
   const MappedParts mapping_;
 };
 

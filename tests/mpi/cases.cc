@@ -172,6 +172,78 @@ void one_bad_rank() {
         "open with different modes");
 }
 
+// The same of non-blocking collectives, when they complete; and no rank needs another to come to
+// its Wait.
+void collective_requests() {
+  MPI_File file = open(MPI_COMM_WORLD, path("together"), kNew);
+  std::vector<char> data(100000, static_cast<char>('a' + rank));
+  const auto start = [&](MPI_Offset at, int count, MPI_Request* request) {
+    return MPI_File_iwrite_at_all(file, at, data.data(), count, MPI_BYTE, request);
+  };
+  MPI_Request one, two[2];
+  if (rank == 1) {
+    check(start(0, -1, &one) != MPI_SUCCESS, "iwrite_at_all with a bad count");
+  } else {
+    check(start(0, 1, &one) == MPI_SUCCESS, "iwrite_at_all begins");
+    check(MPI_Wait(&one, MPI_STATUS_IGNORE) != MPI_SUCCESS, "Wait, of another rank's bad count");
+  }
+  const auto pair = [&] {
+    check(start(rank * 100000, 100000, &two[0]) == MPI_SUCCESS, "iwrite_at_all begins");
+    check(start(rank * 100000, 10, &two[1]) == MPI_SUCCESS, "another one begins");
+  };
+  rlimit before;
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 150000;
+  if (rank == 1) ::setrlimit(RLIMIT_FSIZE, &small);
+  pair();
+  int flag = 0, code = MPI_SUCCESS;
+  while (!flag) code = MPI_Test(&two[1 - rank], &flag, MPI_STATUS_IGNORE);
+  check((code == MPI_SUCCESS) == (rank == 0), "Test: the second is good, the first is not");
+  code = MPI_Wait(&two[rank], MPI_STATUS_IGNORE);
+  check((code == MPI_SUCCESS) == (rank == 1), "Wait: likewise, in the other order");
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  pair();
+  check(MPI_Waitall(2, two, MPI_STATUSES_IGNORE) == MPI_SUCCESS, "good ones after bad ones");
+  for (int i = 0; i < 100; ++i) {
+    pair();
+    char token = 0;
+    if (rank == 1) MPI_Recv(&token, 1, MPI_CHAR, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    check(MPI_Waitall(2, two, MPI_STATUSES_IGNORE) == MPI_SUCCESS, "Waitall");
+    if (rank == 0) MPI_Send(&token, 1, MPI_CHAR, 1, 5, MPI_COMM_WORLD);
+  }
+  MPI_File_close(&file);
+}
+
+// Of a read that the end of the file cuts short, whole elements come, also of an item that is not
+// whole; and a type may be freed while it is under way.
+void short_conversions() {
+  MPI_Datatype row, again;
+  MPI_Type_contiguous(4, MPI_INT, &row);
+  MPI_Type_commit(&row);
+  MPI_Type_contiguous(4, MPI_INT, &again);  // to count with
+  MPI_Type_commit(&again);
+  MPI_File file = open(MPI_COMM_SELF, path(rank ? "short1" : "short0"), kNew);
+  std::vector<int> numbers(12), back(12, -1);
+  for (int i = 0; i < 12; ++i) numbers[static_cast<size_t>(i)] = i + 1;
+  MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "external32", MPI_INFO_NULL);
+  MPI_File_write_at(file, 0, numbers.data(), 12, MPI_INT, MPI_STATUS_IGNORE);
+  MPI_File_set_size(file, 6 * 4 + 3);  // a row, two numbers, a part of one
+  MPI_Request request;
+  MPI_Status status;
+  MPI_File_iread_at(file, 0, back.data(), 3, row, &request);
+  MPI_Type_free(&row);
+  check(MPI_Wait(&request, &status) == MPI_SUCCESS, "a short read");
+  int elements = 0, count = 0;
+  MPI_Get_elements(&status, again, &elements);
+  MPI_Get_count(&status, again, &count);
+  check(elements == 6 && count == MPI_UNDEFINED, "how many elements came");
+  for (size_t i = 0; i < 12; ++i)
+    check(back[i] == (i < 6 ? numbers[i] : -1), "what came of a short read, and nothing else");
+  MPI_File_close(&file);
+  MPI_Type_free(&again);
+}
+
 void hints() {
   MPI_Info info, effective;
   MPI_Info_create(&info);
@@ -205,6 +277,8 @@ int main(int argc, char** argv) {
 #endif
   handlers();
   one_bad_rank();
+  collective_requests();
+  short_conversions();
   hints();
   int all = 0;
   MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
