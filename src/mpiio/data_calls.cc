@@ -165,7 +165,8 @@ int begin(const DataCall& call, MPI_File handle, MPI_Offset offset, const Buffer
   ready(*file, call, offset, buffer, operation->transfer());
   file->split = operation;
   file->split_call = call.name;
-  Operation::begin(operation);
+  move(*file, call, operation->transfer());
+  operation->was_done();
   return MPI_SUCCESS;  // an error is everybody's at the end
 }
 

@@ -2,10 +2,10 @@
 // pointer says where, and whether all ranks take part; and each of those may block, go on in the
 // background, or be split in two.
 //
-// Collective calls move every rank's data by itself and then agree on how it went; what ranks have
-// in common is the collective engine's business, which is not here yet. Every rank takes part in
-// the agreement whatever its own arguments were, so that an error of one never leaves the others
-// waiting.
+// Collective calls that block are the collective engine's business (collective.h), and so are split
+// ones, whose begin does all of the work. Non-blocking ones move every rank's data by itself: their
+// begin may not wait for others. Every rank takes part whatever its own arguments were, so that an
+// error of one never leaves the others waiting; in the end they agree on how it went.
 #pragma once
 
 #include "mpiio/file.h"

@@ -30,6 +30,8 @@ class Operation {
   void be_collective();
   // In the background, or at once if it has failed already.
   static void begin(const std::shared_ptr<Operation>& operation);
+  // Instead of begin(): its transfer has been done.
+  void was_done() { moved_.store(true, std::memory_order_release); }
 
   bool ended();
   void wait() const { moved_.wait(false, std::memory_order_acquire); }  // for this rank's part

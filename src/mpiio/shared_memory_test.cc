@@ -1,0 +1,112 @@
+// Memory that processes share, and what ranks do in it: gathering, and windows of a collective
+// call.
+#include "mpiio/shared_memory.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "core/testing.h"
+#include "mpiio/gathering.h"
+#include "mpiio/window_area.h"
+
+namespace forebay::mpiio {
+namespace {
+
+const auto kNothing = [] {};
+
+// Runs fn(rank) in as many threads.
+void on_ranks(int ranks, const std::function<void(int)>& fn) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(fn, rank);
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(SharedMemory, AnotherProcessFindsIt) {
+  auto memory = SharedMemory::make(10'000);
+  ASSERT_TRUE(memory.has_value());
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory->data()) % 4096, 0u);
+  std::memcpy(memory->data(), "hello", 6);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto found = SharedMemory::attach(memory->place());
+    const bool good =
+        found && std::memcmp(found->data(), "hello", 6) == 0 && SharedMemory::near(memory->place());
+    if (good) std::memcpy(found->data() + 9'000, "there", 6);
+    _exit(good ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(std::memcmp(memory->data() + 9'000, "there", 6), 0);
+}
+
+TEST(SharedMemory, WhatIsNotThereIsAnError) {
+  auto memory = SharedMemory::make(100);
+  ASSERT_TRUE(memory.has_value());
+  auto other = memory->place();
+  other.mark += 1;
+  EXPECT_EQ(SharedMemory::attach(other).error().code(), EPROTO);
+  other.descriptor = 9999;
+  EXPECT_FALSE(SharedMemory::near(other) && SharedMemory::attach(other).has_value());
+  other.node[0] = '?';
+  EXPECT_FALSE(SharedMemory::near(other));
+}
+
+TEST(Gathering, EveryRankSeesAllInEveryTurn) {
+  constexpr int kRanks = 5, kTurns = 2000;
+  alignas(64) static std::array<std::byte, 64 * 1024> space{};
+  ASSERT_LE(Gathering::space(kRanks), space.size());
+  space.fill(std::byte(0));
+  on_ranks(kRanks, [&](int rank) {
+    Gathering gathering(space.data(), rank, kRanks);
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const std::array<int, 2> mine = {rank, turn};
+      std::array<std::array<int, 2>, kRanks> all{};
+      gathering.gather(&mine, sizeof mine, all.data(), kNothing);
+      for (int other = 0; other < kRanks; ++other)
+        ASSERT_EQ(all[static_cast<size_t>(other)], (std::array<int, 2>{other, turn}));
+    }
+  });
+}
+
+// One rank opens windows, all write their share of each, and the opener sees every byte of it.
+TEST(WindowArea, WindowsAreWholeWhenAllHaveLeft) {
+  constexpr uint32_t kRanks = 4, kWindows = 500;
+  auto area = WindowArea::make({.buffer = kRanks * 8, .runs = 4});
+  ASSERT_TRUE(area.has_value());
+  on_ranks(kRanks, [&](int rank) {
+    const auto at = static_cast<size_t>(rank) * 8;
+    for (uint32_t n = 0; n < kWindows; ++n) {
+      if (rank == 0) {
+        if (n >= 2) area->wait_for_all(n - 2, kNothing);
+        const std::vector<Extent> runs = {ext(n * 100, kRanks * 8)};
+        area->open(runs, {.bytes = kRanks * 8, .last = n + 1 == kWindows}, kRanks);
+      }
+      const auto seen = area->enter(n, kNothing);
+      ASSERT_EQ(seen.runs.size(), 1u);
+      ASSERT_EQ(seen.runs[0].offset, Offset(n * 100));
+      ASSERT_EQ(seen.about.last, n + 1 == kWindows);
+      const uint64_t value = n * 10ull + static_cast<uint64_t>(rank);
+      std::memcpy(seen.buffer + at, &value, sizeof value);
+      area->leave(n);
+      if (rank != 0) continue;
+      area->wait_for_all(n, kNothing);
+      for (uint64_t other = 0; other < kRanks; ++other) {
+        uint64_t found = 0;
+        std::memcpy(&found, area->buffer(n) + other * 8, sizeof found);
+        ASSERT_EQ(found, n * 10ull + other);
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace forebay::mpiio
