@@ -50,15 +50,16 @@ Ranges ranges_of(TiledMap map) {
   };
 }
 
-Ranges in_both(Ranges a, Ranges b) {
-  return [a = std::move(a), b = std::move(b)](Offset from) -> std::optional<Extent> {
-    for (;;) {
+Ranges in_both(Ranges a, Ranges b, Offset end_of_all) {
+  return [a = std::move(a), b = std::move(b), end_of_all](Offset from) -> std::optional<Extent> {
+    while (from < end_of_all) {
       const auto x = a(from), y = b(from);
       if (!x || !y) return std::nullopt;
       const Offset begin = std::max(x->offset, y->offset), end = std::min(x->end(), y->end());
       if (begin < end) return Extent{begin, end - begin};
       from = begin;
     }
+    return std::nullopt;
   };
 }
 

@@ -22,9 +22,10 @@ namespace forebay::plan {
 // The first range at or after an offset (cut at it), of some set of ranges; nothing after the last.
 using Ranges = std::function<std::optional<Extent>(Offset)>;
 
-// Those of a map that is monotone; and what is in both of two.
+// Those of a map that is monotone; and what is in both of two, before an end: two that never meet
+// would be compared to the end of the largest file there is.
 Ranges ranges_of(TiledMap map);
-Ranges in_both(Ranges a, Ranges b);
+Ranges in_both(Ranges a, Ranges b, Offset end);
 
 class Coverage {
  public:

@@ -139,10 +139,12 @@ TEST(Coverage, RandomAccessesAndRealms) {
 
 TEST(Coverage, WhatIsInBothOfTwo) {
   const Realms stripes = cyclic_realms(10, 3), realm = even_realms(ext(5, 40), 2, 1);
-  const Ranges both = in_both(ranges_of(realm[0]), ranges_of(stripes[1]));
+  const Ranges both = in_both(ranges_of(realm[0]), ranges_of(stripes[1]), Offset(1000));
   EXPECT_EQ(both(Offset(0)), ext(10, 10));
   EXPECT_EQ(both(Offset(12)), ext(12, 8));
   EXPECT_EQ(both(Offset(20)), std::nullopt);  // the realm ends at 25, the next stripe is at 40
+  const Ranges never = in_both(ranges_of(stripes[0]), ranges_of(stripes[1]), Offset(100'000));
+  EXPECT_EQ(never(Offset(0)), std::nullopt);
 }
 
 // A billion pieces: nothing is walked but what is asked for.

@@ -30,8 +30,14 @@ class ByOffset final : public Windows {
   bool first_ = true;
 };
 
-Ranges group(const TiledMap& realm, const Realms& stripes, size_t target) {
-  return in_both(ranges_of(realm), ranges_of(stripes[target]));
+Offset end_of(std::span<const ViewPart> parts) {
+  Offset end;
+  for (const ViewPart& part : parts) end = std::max(end, part.bounds().end());
+  return end;
+}
+
+Ranges group(const TiledMap& realm, const Realms& stripes, size_t target, Offset end) {
+  return in_both(ranges_of(realm), ranges_of(stripes[target]), end);
 }
 
 class ByTarget final : public Windows {
@@ -48,8 +54,9 @@ class ByTarget final : public Windows {
                                    .buffer = limits.bytes,
                                    .threshold = kThreshold});
     const Realms stripes = cyclic_realms(striping.stripe, striping.targets);
+    const Offset end = end_of(parts);
     for (size_t target = 0; target < striping.targets; ++target)
-      groups_.emplace_back(parts, group(realm, stripes, target));
+      groups_.emplace_back(parts, group(realm, stripes, target, end));
   }
 
   std::vector<Extent> next() override {
@@ -109,9 +116,10 @@ std::unique_ptr<Windows> windows_by_offset(std::span<const ViewPart> parts, cons
 std::vector<uint64_t> bytes_by_target(std::span<const ViewPart> parts, const TiledMap& realm,
                                       const Striping& striping) {
   const Realms stripes = cyclic_realms(striping.stripe, striping.targets);
+  const Offset end = end_of(parts);
   std::vector<uint64_t> bytes;
   for (size_t target = 0; target < striping.targets; ++target)
-    bytes.push_back(Coverage(parts, group(realm, stripes, target)).count());
+    bytes.push_back(Coverage(parts, group(realm, stripes, target, end)).count());
   return bytes;
 }
 

@@ -63,7 +63,9 @@ TEST(Windows, EveryByteOnceAndNoTargetForTwo) {
     const auto aggregators = static_cast<size_t>(oracle.pick(1, 5));
     const Striping striping{static_cast<uint64_t>(oracle.pick(4, 200)),
                             static_cast<uint32_t>(oracle.pick(1, 6))};
-    const Realms realms = even_realms(region_of(parts), aggregators, 1);
+    const Realms realms = oracle.pick(0, 1)
+                              ? even_realms(region_of(parts), aggregators, 1)
+                              : striped_realms(striping.stripe, striping.targets, aggregators);
     const WindowLimits limits{static_cast<uint64_t>(oracle.pick(20, 500)), 100'000};
     std::vector<uint64_t> bytes;
     for (const TiledMap& realm : realms)
