@@ -63,8 +63,8 @@ Ranges in_both(Ranges a, Ranges b, Offset end_of_all) {
   };
 }
 
-Coverage::Coverage(std::span<const ViewPart> parts, Ranges ranges)
-    : parts_(parts), ranges_(std::move(ranges)) {
+Coverage::Coverage(std::span<const ViewPart> parts, Ranges ranges, Extent bounds)
+    : parts_(parts), ranges_(std::move(ranges)), bounds_(bounds), at_(bounds.offset) {
   start();
 }
 
@@ -72,9 +72,11 @@ Coverage::Coverage(std::span<const ViewPart> parts, Ranges ranges)
 void Coverage::start() {
   walkers_.clear();
   for (const ViewPart& part : parts_) {
-    if (part.empty()) continue;
-    walkers_.push_back({&part, part.cursor(), {}});
-    skip_to(walkers_.back(), at_);
+    if (part.empty() || at_ >= bounds_.end()) continue;
+    const ViewPart inside = part.within({at_, bounds_.end() - at_});
+    if (inside.empty()) continue;
+    walkers_.push_back({&part, inside.from, inside.from + inside.length, inside.cursor(), {}});
+    step(walkers_.back());
   }
   order();
 }
@@ -89,9 +91,8 @@ void Coverage::step(Walker& walker) {
 }
 
 void Coverage::skip_to(Walker& walker, Offset offset) {
-  const ViewPart& part = *walker.part;
-  const Length end = part.from + part.length;
-  walker.cursor.seek(std::clamp(part.view.position_beyond(offset), part.from, end));
+  walker.cursor.seek(
+      std::clamp(walker.part->view.position_beyond(offset), walker.from, walker.end));
   step(walker);
 }
 

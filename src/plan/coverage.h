@@ -29,8 +29,10 @@ Ranges in_both(Ranges a, Ranges b, Offset end);
 
 class Coverage {
  public:
-  // The parts must outlive it.
-  Coverage(std::span<const ViewPart> parts, Ranges ranges);
+  // The parts must outlive it. `bounds`: hold all of the ranges; parts without a byte there cost
+  // nothing from then on.
+  Coverage(std::span<const ViewPart> parts, Ranges ranges,
+           Extent bounds = {Offset(0), Length(kMaxOffset)});
 
   // The next runs, with at most so many bytes and runs; empty: there are no more.
   std::vector<Extent> next(uint64_t most_bytes, size_t most_runs);
@@ -40,6 +42,7 @@ class Coverage {
  private:
   struct Walker {
     const ViewPart* part;
+    Length from, end;  // of the part, in its stream
     TiledCursor cursor;
     Extent piece;  // empty: at its end
   };
@@ -58,6 +61,7 @@ class Coverage {
   const std::span<const ViewPart> parts_;
   std::vector<Walker> walkers_;  // a heap: the lowest piece is first
   const Ranges ranges_;
+  const Extent bounds_;
   std::optional<Extent> range_;
   Offset at_;                    // all before it has been given
   std::vector<uint64_t> marks_;  // a bit for each byte from at_ on

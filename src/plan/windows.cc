@@ -11,7 +11,9 @@ namespace {
 class ByOffset final : public Windows {
  public:
   ByOffset(std::span<const ViewPart> parts, const TiledMap& realm, WindowLimits limits)
-      : coverage_(parts, ranges_of(realm)), limits_(limits), ahead_(take()) {}
+      : coverage_(parts, ranges_of(realm), realm.bounds(Length(0), realm.total())),
+        limits_(limits),
+        ahead_(take()) {}
 
   std::vector<Extent> next() override {
     std::vector<Extent> runs = std::move(ahead_);
