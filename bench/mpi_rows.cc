@@ -114,7 +114,8 @@ class MpiBench {
     const Bed bed(scratch + "/server", "posix", 64_MiB, true,
                   {{"export.bench.path", directory_},
                    {"export.bench.scheduler", "hbrr"},
-                   {"export.bench.write_behind", "on"}});
+                   {"export.bench.write_behind", "on"},
+                   {"export.bench.write_behind_memory", "256MiB"}});
     std::vector<MpiSide> sides;
     for (const std::string& mpi : mpis_) {
       sides.push_back(ours_of(mpi));

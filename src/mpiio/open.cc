@@ -294,6 +294,9 @@ Fault close(File& file) {
   if (file.split) mine = {MPI_ERR_OTHER, "a split collective was begun and not ended"};
   if (auto* realms = file.kept())
     if (auto fault = realms->flush()) mine = std::move(fault);
+  // What ranks left in a server's memory is written merged, if all of it is there by then.
+  if (file.place.served && file.writes())
+    if (auto fault = file.agree({})) mine = std::move(fault);
   auto closed = file.call(file.request(Op::close));
   if (!closed) mine = fault_of(closed.error());
   auto fault = file.agree(std::move(mine));

@@ -97,6 +97,7 @@ class BehindStore::State : public std::enable_shared_from_this<State> {
   void correct(Request&& request, Reply&& reply, Completion&& done);
   const Proof* proof(std::string_view key, const Request& request) const;
   void prove(const Request& request, std::shared_ptr<const Writer> writer);
+  Completion proving(const Request& open, Completion&& done);
   void committed(const std::string& key, uint64_t client, uint64_t upto);
   uint64_t verifier(const std::string& key) const;
   void unreported(const std::string& key);

@@ -21,6 +21,7 @@ uint64_t mixed(uint64_t x) {  // splitmix64
 }  // namespace
 
 void BehindStore::State::submit(Request&& r, Completion&& done, Origin origin) {
+  if (r.op == Op::open || r.op == Op::create) done = proving(r, std::move(done));
   switch (r.op) {
     case Op::write:
       return write(std::move(r), std::move(done), origin);
@@ -82,6 +83,23 @@ void BehindStore::State::prove(const Request& r, std::shared_ptr<const Writer> w
     p = {std::string(key), std::move(writer)};
   }
   (r.op == Op::write ? p.write : p.read) = true;
+}
+
+// Of an open: the Store itself has just given the right, so its first use need not prove it. With
+// many ranks that write a few times each, the first writes would be most of what is not merged.
+Completion BehindStore::State::proving(const Request& r, Completion&& done) {
+  if (options_.when == WriteBehindOptions::When::never || !r.caller) return std::move(done);
+  return [self = shared_from_this(), caller = r.caller, handle = r.handle, access = r.access,
+          done = std::move(done)](Result<Reply>&& result) mutable {
+    if (result && !result->right.empty()) {
+      auto writer = std::make_shared<const Writer>(
+          Writer{caller, result->handle.empty() ? handle : result->handle, result->right});
+      for (const auto& [op, needed] :
+           {std::pair(Op::write, Access::write), std::pair(Op::read, Access::read)})
+        if (allows(access, needed)) self->prove({.op = op}, writer);
+    }
+    done(std::move(result));
+  };
 }
 
 // ---- Writes ----
