@@ -10,7 +10,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -262,6 +264,145 @@ void hints() {
   MPI_File_close(&file);
 }
 
+MPI_Info hinted(std::initializer_list<std::pair<const char*, const char*>> hints) {
+  MPI_Info info;
+  MPI_Info_create(&info);
+  for (const auto& [key, value] : hints) MPI_Info_set(info, key, value);
+  return info;
+}
+
+// Two ranks, each every second int of the file.
+MPI_Datatype every_second() {
+  MPI_Datatype tile, resized;
+  MPI_Type_contiguous(1, MPI_INT, &tile);
+  MPI_Type_create_resized(tile, 0, 2 * sizeof(int), &resized);
+  MPI_Type_commit(&resized);
+  MPI_Type_free(&tile);
+  return resized;
+}
+
+// Figure 3.1 of paper 5: all of the file is read, its first half written through another view, and
+// all of it read again. And what persistent realms keep is seen by everybody, at once.
+void persistent_realms() {
+  constexpr int kInts = 100'000;  // of each rank
+  MPI_Info info = hinted({{"romio_cb_pfr", "enable"}, {"cb_nodes", "2"}});
+  MPI_File file = open(MPI_COMM_WORLD, path("realms"), kNew, info);
+  std::vector<int> mine(kInts), back(kInts);
+  const MPI_Offset at = MPI_Offset(rank) * kInts * MPI_Offset(sizeof(int));
+  for (int i = 0; i < kInts; ++i) mine[size_t(i)] = rank * kInts + i;
+  MPI_File_write_at_all(file, at, mine.data(), kInts, MPI_INT, MPI_STATUS_IGNORE);
+  MPI_File_read_at_all(file, at, back.data(), kInts, MPI_INT, MPI_STATUS_IGNORE);
+  check(back == mine, "a collective read of what was written");
+  MPI_Datatype type = every_second();
+  MPI_File_set_view(file, MPI_Offset(rank * int(sizeof(int))), MPI_INT, type, "native",
+                    MPI_INFO_NULL);
+  std::vector<int> half(kInts / 2, -1 - rank);
+  MPI_File_write_at_all(file, 0, half.data(), kInts / 2, MPI_INT, MPI_STATUS_IGNORE);
+  MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL);
+  for (const bool alone : {false, true}) {
+    (alone ? MPI_File_read_at : MPI_File_read_at_all)(file, at, back.data(), kInts, MPI_INT,
+                                                      MPI_STATUS_IGNORE);
+    bool good = true;
+    for (int i = 0; i < kInts; ++i)
+      good = good && back[size_t(i)] == (rank == 0 ? -1 - i % 2 : mine[size_t(i)]);
+    check(good, alone ? "an independent read of what realms keep" : "figure 3.1");
+  }
+  MPI_Offset size = 0;
+  MPI_File_get_size(file, &size);
+  check(size == MPI_Offset(2 * kInts) * MPI_Offset(sizeof(int)), "the size of what realms keep");
+  MPI_File_set_size(file, 1000);
+  MPI_Status status;
+  int count = 0;
+  MPI_File_read_at_all(file, 0, back.data(), kInts, MPI_INT, &status);
+  MPI_Get_count(&status, MPI_INT, &count);
+  check(count == 250 && back[0] == -1, "what is left of a file that was cut");
+  MPI_File_close(&file);
+  MPI_Type_free(&type);
+  MPI_Info_free(&info);
+}
+
+long peak_kib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+// A view of 10^8 pieces is a few numbers, also for those who aggregate.
+void many_pieces() {
+  MPI_Info info = hinted({{"romio_cb_write", "enable"}, {"cb_buffer_size", "4194304"}});
+  MPI_File file = open(MPI_COMM_WORLD, path("pieces"), kNew, info);
+  MPI_Datatype column, type;
+  MPI_Type_vector(100'000'000, 1, 16, MPI_INT, &column);
+  MPI_Type_create_resized(column, 0, MPI_Aint(6'400'000'000), &type);
+  MPI_Type_commit(&type);
+  MPI_Type_free(&column);
+  std::vector<int> some(1 << 20, 7 + rank), back(1 << 20);
+  const long before = peak_kib();
+  MPI_File_set_view(file, MPI_Offset(rank * int(sizeof(int))), MPI_INT, type, "native",
+                    MPI_INFO_NULL);
+  const MPI_Offset far = 99'000'000 - (1 << 20);
+  check(MPI_File_write_at_all(file, far, some.data(), 1 << 20, MPI_INT, MPI_STATUS_IGNORE) ==
+            MPI_SUCCESS,
+        "a collective write of a million pieces");
+  check(peak_kib() - before < 64 * 1024, "memory for a view of a hundred million pieces");
+  MPI_File_read_at_all(file, far, back.data(), 1 << 20, MPI_INT, MPI_STATUS_IGNORE);
+  check(back == some, "a million of a hundred million pieces");
+  MPI_File_close(&file);
+  MPI_Type_free(&type);
+  MPI_Info_free(&info);
+}
+
+// An aggregator cannot write: every rank learns of it, and the next call works.
+void full_disk_together() {
+  MPI_Info info = hinted({{"romio_cb_write", "enable"}, {"cb_buffer_size", "65536"}});
+  MPI_File file = open(MPI_COMM_WORLD, path("limited"), kNew, info);
+  const rlimit before = [] {
+    rlimit now{};
+    getrlimit(RLIMIT_FSIZE, &now);
+    return now;
+  }();
+  std::signal(SIGXFSZ, SIG_IGN);
+  MPI_File_write_at_all(file, rank, "x", 1, MPI_CHAR, MPI_STATUS_IGNORE);  // makes buffers
+  if (rank == 0) {
+    rlimit small = before;
+    small.rlim_cur = 300'000;
+    setrlimit(RLIMIT_FSIZE, &small);
+  }
+  MPI_Datatype type = every_second();
+  MPI_File_set_view(file, MPI_Offset(rank * int(sizeof(int))), MPI_INT, type, "native",
+                    MPI_INFO_NULL);
+  std::vector<int> data(200'000, rank);
+  check(MPI_File_write_at_all(file, 0, data.data(), 200'000, MPI_INT, MPI_STATUS_IGNORE) !=
+            MPI_SUCCESS,
+        "one aggregator's failure is everybody's");
+  if (rank == 0) setrlimit(RLIMIT_FSIZE, &before);
+  check(MPI_File_write_at_all(file, 0, data.data(), 200'000, MPI_INT, MPI_STATUS_IGNORE) ==
+            MPI_SUCCESS,
+        "the call after one that failed");
+  std::vector<int> back(200'000);
+  MPI_File_read_at_all(file, 0, back.data(), 200'000, MPI_INT, MPI_STATUS_IGNORE);
+  check(back == data, "what it wrote");
+  MPI_File_close(&file);
+  MPI_Type_free(&type);
+  MPI_Info_free(&info);
+}
+
+// MPI goes on while a rank waits for others in a collective call.
+void progress_while_waiting() {
+  MPI_Info info = hinted({{"romio_cb_write", "enable"}});
+  MPI_File file = open(MPI_COMM_WORLD, path("progress"), kNew, info);
+  std::vector<char> big(8 << 20, 'x'), other(8 << 20);
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (rank == 0) MPI_Isend(big.data(), 8 << 20, MPI_CHAR, 1, 5, MPI_COMM_WORLD, &request);
+  if (rank == 1) MPI_Recv(other.data(), 8 << 20, MPI_CHAR, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  check(MPI_File_write_at_all(file, rank * 10, "0123456789", 10, MPI_CHAR, MPI_STATUS_IGNORE) ==
+            MPI_SUCCESS,
+        "a collective call while a message is under way");
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_File_close(&file);
+  MPI_Info_free(&info);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -280,6 +421,10 @@ int main(int argc, char** argv) {
   collective_requests();
   short_conversions();
   hints();
+  persistent_realms();
+  many_pieces();
+  full_disk_together();
+  progress_while_waiting();
   int all = 0;
   MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) std::printf("%d rules broken\n", all);
