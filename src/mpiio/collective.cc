@@ -17,6 +17,10 @@ constexpr std::string_view kKinds[] = {"", "even", "balanced", "striped", "given
 // Views whose descriptions are longer are cut to what each call needs of them.
 constexpr size_t kMostNumbersKept = 4096;
 constexpr uint64_t kLeastCache = 1_MiB;
+constexpr uint64_t kMostTargets = 4096;
+constexpr uint64_t kMostNumbers = 1 << 26;  // of all ranks' views, at an aggregator
+// Of persistent realms, unless the user says it: what one rank moves by itself is cut at borders.
+constexpr uint64_t kLeastRealm = 1_MiB;
 // Measured: where every rank's own requests are as good as an aggregator's.
 constexpr uint64_t kLargePieceLocal = 64_KiB, kLargePiece = 1_MiB;
 constexpr uint32_t kMostRuns = 65536;                // of a window
@@ -48,7 +52,7 @@ Collective::Settings Collective::settings() const {
   s.alignment = std::max<uint64_t>(hints.number("romio_cb_fr_alignment"), 1);
   s.realms = kind_of(hints["forebay_realms"]);
   s.stripe = hints.number("striping_unit");
-  s.targets = std::max<uint64_t>(hints.number("striping_factor"), 1);
+  s.targets = std::clamp<uint64_t>(hints.number("striping_factor"), 1, kMostTargets);
   s.order = hints.is("forebay_order", "offset") ? 0 : 1;
   s.local = file_.place.local;
   s.keep = static_cast<uint64_t>(plan::wish_of(hints["romio_cb_pfr"]));
@@ -65,7 +69,6 @@ Collective::Summary Collective::summarize(const Transfer& transfer) {
   Summary mine;
   mine.settings = settings();
   const plan::ViewPart part = transfer.part();
-  described_ = {};
   if (part.empty()) return mine;
   mine.describable = part.view.monotone();
   mine.piece = part.view.mean_piece();
@@ -77,9 +80,7 @@ Collective::Summary Collective::summarize(const Transfer& transfer) {
   for (size_t k = 0; k < kQuantiles; ++k)
     mine.quantiles[k] =
         part.view.offset_of(part.from + Length(part.length.value / kQuantiles * k)).value;
-  if (!mine.describable || sent_view_ == file_.view_number) return mine;
-  described_ = describe(part);
-  mine.numbers = described_.numbers.size();
+  mine.unsent = sent_view_ != file_.view_number;
   return mine;
 }
 
@@ -97,7 +98,7 @@ Collective::Described Collective::describe(const plan::ViewPart& part) const {
 plan::Striping Collective::striping() const {
   const Settings& settings = summaries_.front().settings;
   if (settings.order == 0) return {};
-  return {settings.stripe, static_cast<uint32_t>(std::min<uint64_t>(settings.targets, 65536))};
+  return {settings.stripe, static_cast<uint32_t>(settings.targets)};
 }
 
 Extent Collective::region() const {
@@ -211,24 +212,36 @@ void Collective::meet(std::vector<SharedMemory::Place> places) {
     rank_near_[rank] = all[rank * count + static_cast<size_t>(index_)];
 }
 
-// The aggregators get the views that they do not have yet.
-void Collective::exchange_views(const Described& mine) {
+// The aggregators get the views that they do not have yet. A fault, on all ranks, if these are too
+// large to be sent around.
+Fault Collective::exchange_views(const Transfer& transfer) {
   const auto ranks = static_cast<size_t>(file_.ranks);
   const bool any = std::any_of(summaries_.begin(), summaries_.end(),
-                               [](const Summary& one) { return one.numbers > 0; });
+                               [](const Summary& one) { return one.unsent > 0; });
+  Described mine;
+  struct Size {
+    uint64_t numbers = 0, whole_view = 0;
+  };
+  std::vector<Size> sizes(ranks);
   std::vector<int64_t> numbers;
   std::vector<int> from(ranks, 0);
   if (any) {
+    const plan::ViewPart part = transfer.part();
+    if (summaries_[static_cast<size_t>(file_.rank)].unsent && !part.empty()) mine = describe(part);
+    const Size own{mine.numbers.size(), mine.whole_view};
+    if (auto fault = file_.gather(&own, sizeof own, sizes.data())) return fault;
+    uint64_t total = 0;
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      from[rank] = static_cast<int>(total);
+      total += sizes[rank].numbers;
+      if (total > kMostNumbers) return {MPI_ERR_NO_MEM, "the ranks' views are too irregular"};
+    }
     std::vector<int> send(ranks, 0), zeros(ranks, 0), receive(ranks, 0);
     for (const int rank : aggregators_)
       send[static_cast<size_t>(rank)] = static_cast<int>(mine.numbers.size());
-    size_t total = 0;
-    for (size_t rank = 0; index_ >= 0 && rank < ranks; ++rank) {
-      from[rank] = static_cast<int>(total);
-      receive[rank] = static_cast<int>(summaries_[rank].numbers);
-      total += summaries_[rank].numbers;
-    }
-    numbers.resize(total);
+    if (index_ >= 0) numbers.resize(total);
+    for (size_t rank = 0; index_ >= 0 && rank < ranks; ++rank)
+      receive[rank] = static_cast<int>(sizes[rank].numbers);
     PMPI_Alltoallv(mine.numbers.data(), send.data(), zeros.data(), MPI_INT64_T, numbers.data(),
                    receive.data(), from.data(), MPI_INT64_T, file_.comm);
   }
@@ -237,56 +250,73 @@ void Collective::exchange_views(const Described& mine) {
   for (size_t rank = 0; index_ >= 0 && rank < ranks; ++rank) {
     const Summary& one = summaries_[rank];
     if (one.length == 0) continue;
-    std::span<const int64_t> of(numbers.data() + from[rank], one.numbers);
-    if (one.numbers > kMostNumbersKept) {
-      if (auto part = plan::ViewPart::decode(of)) parts_[rank] = std::move(*part);
+    std::span<const int64_t> of(numbers.data() + from[rank], sizes[rank].numbers);
+    if (one.unsent && !sizes[rank].whole_view) {
+      auto part = plan::ViewPart::decode(of);
+      FOREBAY_ASSERT(part.has_value(), "a rank described its access wrongly");
+      parts_[rank] = std::move(*part);
       continue;
     }
-    if (one.numbers > 0)
-      if (auto view = plan::TiledMap::decode(of)) views_[rank] = std::move(*view);
+    if (one.unsent) {
+      auto view = plan::TiledMap::decode(of);
+      FOREBAY_ASSERT(view.has_value(), "a rank described its view wrongly");
+      views_[rank] = std::move(*view);
+    }
     parts_[rank] = {views_[rank], Length(one.from), Length(one.length)};
   }
+  return {};
 }
 
 // Decides on persistent realms, at the first call or when the types have changed, and makes the
-// cache of them if its memory is within reach of all ranks.
-void Collective::keep_realms() {
+// cache of them if its memory is within reach of all ranks. A fault, on all, if what was kept so
+// far cannot be written: then all stays as it was.
+Fault Collective::keep_realms() {
   const Settings& settings = summaries_.front().settings;
   const auto wish = static_cast<plan::Wish>(settings.keep);
   const bool one_node =
       std::all_of(file_.nodes.begin(), file_.nodes.end(), [](uint32_t node) { return node == 0; });
   const bool cache = one_node && !file_.place.served && settings.cache >= kLeastCache;
-  if (wish == plan::Wish::disable) return;
-  if (wish == plan::Wish::automatic && (!cache || settings.local)) return;
+  if (wish == plan::Wish::disable) return {};
+  if (wish == plan::Wish::automatic && (!cache || settings.local)) return {};
   const auto form = static_cast<plan::Persistent>(settings.form);
   const bool again = form == plan::Persistent::dynamic && sized_for_ != file_.view_number;
-  if (realm_size_ > 0 && !again) return;
+  if (realm_size_ > 0 && !again) return {};
   const Extent all = region();
-  const uint64_t size = plan::persistent_size(
-      {.form = form,
-       .user_size = settings.size,
-       .file_size = std::max(settings.file_size, all.end().value),
-       .region = all,
-       .aggregators = aggregators_.size(),
-       .alignment = std::lcm(std::min<uint64_t>(settings.alignment, uint64_t{1} << 40),
-                             CacheShape().page_size)});
+  const uint64_t size_unit = std::lcm(
+      std::clamp<uint64_t>(settings.alignment, 1, uint64_t{1} << 30), CacheShape().page_size);
+  uint64_t size = plan::persistent_size({.form = form,
+                                         .user_size = settings.size,
+                                         .file_size = std::max(settings.file_size, all.end().value),
+                                         .region = all,
+                                         .aggregators = aggregators_.size(),
+                                         .alignment = size_unit});
+  if (form != plan::Persistent::user) size = std::max(size, std::lcm(kLeastRealm, size_unit));
   sized_for_ = file_.view_number;
-  if (size == realm_size_) return;
+  if (size == realm_size_) return {};
   file_.wait_for_operations();
-  if (file_.kept_realms) (void)file_.kept_realms->settle();
+  if (file_.kept_realms)
+    if (auto fault = file_.kept_realms->settle()) return fault;
   realm_size_ = size;
   file_.kept_realms = nullptr;
-  if (!cache) return;
+  if (!cache) return {};
   const CacheShape shape{.parts = static_cast<uint32_t>(aggregators_.size()),
                          .part_bytes = settings.cache,
                          .realm_size = size,
                          .patient = true};
   file_.kept_realms = KeptRealms::make(file_, shape, index_);
+  return {};
 }
 
 void Collective::together(Transfer& transfer) {
-  exchange_views(described_);
-  keep_realms();
+  if (exchange_views(transfer)) {
+    why_ = "the ranks' views are too irregular to be sent around";
+    return transfer.run();
+  }
+  ++together_;
+  if (auto fault = keep_realms()) {
+    if (!transfer.fault()) transfer.fail(std::move(fault));
+    return;
+  }
   const plan::Realms realms = choose_realms();
   TwoPhase(*this, transfer, realms).run();
 }
@@ -308,7 +338,6 @@ void Collective::run(Transfer& transfer) {
   }
   why_ = method.why;
   if (!method.together) return transfer.run();
-  ++together_;
   together(transfer);
 }
 

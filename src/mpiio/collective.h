@@ -48,7 +48,7 @@ class Collective {
     uint64_t form = 0, size = 0, cache = 0;  // of those
     uint64_t file_size = 0;
     uint64_t local = 0;  // the file system
-    uint64_t buffer_half() const { return std::max<uint64_t>(buffer / 2, 1); }
+    uint64_t buffer_half() const { return std::max<uint64_t>(buffer / 2, 4096); }
     bool same_buffers(const Settings& o) const {
       return limit == o.limit && per_node == o.per_node && buffer == o.buffer;
     }
@@ -57,7 +57,7 @@ class Collective {
     Settings settings;
     uint64_t low = 0, end = 0;  // of its bytes in the file
     uint64_t from = 0, length = 0;
-    uint64_t numbers = 0;      // that describe its view, if the aggregators have to be told
+    uint64_t unsent = 0;       // the aggregators do not know its view
     uint64_t describable = 1;  // monotone
     uint64_t piece = 0;        // mean length in the file
     std::array<uint64_t, kQuantiles> quantiles{};
@@ -72,17 +72,16 @@ class Collective {
   Described describe(const plan::ViewPart& part) const;
   plan::Method choose(Direction direction) const;
   plan::Realms choose_realms();
-  void keep_realms();
+  Fault keep_realms();
   plan::Striping striping() const;
   bool make_areas(const Settings& settings);
   void meet(std::vector<SharedMemory::Place> places);
-  void exchange_views(const Described& mine);
+  Fault exchange_views(const Transfer& transfer);
   void together(Transfer& transfer);
   Extent region() const;
 
   File& file_;
-  std::vector<Summary> summaries_;  // of the call, by rank
-  Described described_;
+  std::vector<Summary> summaries_;   // of the call, by rank
   uint32_t sent_view_ = UINT32_MAX;  // number of the view that the aggregators know
 
   bool ready_ = false;

@@ -108,7 +108,11 @@ void ready(File& file, const DataCall& call, MPI_Offset offset, const Buffer& bu
 }
 
 void move(File& file, const DataCall& call, Transfer& transfer) {
-  if (!call.collective || file.ranks == 1) return transfer.run();
+  if (!call.collective || file.ranks == 1) {
+    file.under_way.fetch_add(1);
+    transfer.run();
+    return file.end_operation();
+  }
   if (!file.collective) file.collective = std::make_unique<Collective>(file);
   file.collective->run(transfer);
 }

@@ -43,6 +43,10 @@ struct File {
   // What its realms keep, if they do and it counts now.
   KeptRealms* kept() const { return atomic ? nullptr : kept_realms.get(); }
 
+  void end_operation() {
+    under_way.fetch_sub(1);
+    under_way.notify_all();
+  }
   void wait_for_operations() const {
     for (int n; (n = under_way.load()) > 0;) under_way.wait(n);
   }
@@ -82,7 +86,7 @@ struct File {
   // ranks meet, when nobody can be using that one.
   Slot shared_pointer = Slot(0);
   std::atomic<bool> atomic{false};
-  std::atomic<int> under_way{0};  // non-blocking operations
+  std::atomic<int> under_way{0};  // operations, but for blocking collectives
 
   uint64_t collectives = 0;  // non-blocking ones so far
 

@@ -359,6 +359,7 @@ int MPI_File_set_atomicity(MPI_File fh, int flag) {
   return on_file("MPI_File_set_atomicity", fh, [&](File& file) {
     // Also a barrier: whatever was written before is there, for all.
     auto fault = file.agree({}, flag != 0);
+    file.wait_for_operations();
     if (!fault && flag && file.kept()) fault = file.kept()->settle();
     if (!fault) file.atomic = flag != 0;
     return fault;

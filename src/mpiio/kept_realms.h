@@ -30,7 +30,7 @@ class KeptRealms : public Backing {
   // The same, and what others wrote to the file will be seen.
   Fault settle();
   // By one rank, without MPI: what it has written itself is in the file.
-  void rescue() { (void)cache_.flush(*this); }
+  Result<void> rescue() { return cache_.flush(*this); }
   void truncate(Length size) { cache_.truncate(size); }  // by one rank
   uint64_t end() const { return cache_.dirty_end().value; }
   uint64_t realm_size() const { return cache_.shape().realm_size; }

@@ -292,8 +292,8 @@ Fault close(File& file) {
   file.wait_for_operations();
   Fault mine;
   if (file.split) mine = {MPI_ERR_OTHER, "a split collective was begun and not ended"};
-  if (auto* realms = file.kept())
-    if (auto fault = realms->flush()) mine = std::move(fault);
+  if (file.kept_realms)
+    if (auto fault = file.kept_realms->flush()) mine = std::move(fault);
   // What ranks left in a server's memory is written merged, if all of it is there by then.
   if (file.place.served && file.writes())
     if (auto fault = file.agree({})) mine = std::move(fault);
@@ -310,7 +310,10 @@ Fault close(File& file) {
 
 void abandon(File& file) {
   file.wait_for_operations();
-  if (auto* realms = file.kept()) realms->rescue();
+  if (file.kept_realms)
+    if (auto saved = file.kept_realms->rescue(); !saved)
+      std::fprintf(stderr, "forebay: %s: what was written is lost: %s\n", file.name.c_str(),
+                   saved.error().message().c_str());
   (void)file.call(file.request(Op::close));
   if (file.rank == 0 && (file.amode & MPI_MODE_DELETE_ON_CLOSE)) (void)remove(file.place);
   file.release();

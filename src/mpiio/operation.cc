@@ -44,8 +44,7 @@ void Operation::run() {
     moved_.notify_all();
     changed_.notify_all();
   }
-  file_->under_way.fetch_sub(1);
-  file_->under_way.notify_all();
+  file_->end_operation();
 }
 
 void Operation::arrive() {

@@ -106,11 +106,13 @@ void TwoPhase::open_next() {
   for (const Extent& run : window.runs) window.bytes += run.length.value;
   const uint32_t number = own().opened();
   if (number >= 2) own().wait_for_all(number - 2, [this] { file_.progress(); });
+  if (windows_opened_ > 0) end_far_sends(windows_opened_ - 1);  // those out of this half
   WindowAbout about{
       .bytes = window.bytes, .end = window.bytes, .runs = 0, .last = windows_->done()};
   if (reading()) about.end = fill(window, own().buffer(number));
   own().open(window.runs, about, near_ranks_);
   tell_far_ranks(window, about.end, about.last, own().buffer(number));
+  ++windows_opened_;
   opened_.push_back(std::move(window));
 }
 
@@ -212,20 +214,32 @@ void TwoPhase::visit_far(size_t aggregator) {
   sent_.push_back(std::move(message));
 }
 
-uint64_t TwoPhase::bytes_of(size_t rank, const Window& window) const {
-  uint64_t bytes = 0;
-  plan::place_in_window(window.runs, kept_.parts_[rank],
-                        [&](uint64_t, Length, uint64_t length) { bytes += length; });
-  return bytes;
+// A rank's bytes of a window, where they lie in its buffer, as far as there are any; without a copy
+// of them.
+TwoPhase::InBuffer TwoPhase::in_buffer(size_t rank, const Window& window, uint64_t end) const {
+  InBuffer in;
+  std::vector<int> lengths;
+  std::vector<MPI_Aint> places;
+  plan::place_in_window(window.runs, kept_.parts_[rank], [&](uint64_t at, Length, uint64_t length) {
+    in.named += length;
+    const uint64_t there = std::min(length, end - std::min(end, at));
+    if (there == 0) return;
+    lengths.push_back(static_cast<int>(there));
+    places.push_back(static_cast<MPI_Aint>(at));
+  });
+  if (in.named == 0) return in;
+  PMPI_Type_create_hindexed(static_cast<int>(places.size()), lengths.data(), places.data(),
+                            MPI_BYTE, &in.type);
+  PMPI_Type_commit(&in.type);
+  return in;
 }
 
-// Of a read also what it has of theirs.
-void TwoPhase::tell_far_ranks(const Window& window, uint64_t end, bool last,
-                              const std::byte* buffer) {
+// Of a read also what it has of theirs, which stays in the buffer until it is sent.
+void TwoPhase::tell_far_ranks(const Window& window, uint64_t end, bool last, std::byte* buffer) {
   for (size_t rank = 0; rank < kept_.rank_near_.size(); ++rank) {
     if (kept_.rank_near_[rank]) continue;
     Sent& message = sent_.emplace_back();
-    message.step = step_;
+    message.step = windows_opened_;
     if (!window.runs.empty()) {
       message.header.from = window.runs.front().offset.value;
       message.header.to = window.runs.back().end().value;
@@ -235,45 +249,31 @@ void TwoPhase::tell_far_ranks(const Window& window, uint64_t end, bool last,
       message.runs = window.runs;
       message.header.runs = window.runs.size();
     }
-    PMPI_Isend(&message.header, sizeof message.header, MPI_BYTE, static_cast<int>(rank), kHeader,
-               file_.comm, &message.requests[0]);
+    const int to = static_cast<int>(rank);
+    PMPI_Isend(&message.header, sizeof message.header, MPI_BYTE, to, kHeader, file_.comm,
+               &message.requests[0]);
     if (!message.runs.empty())
       PMPI_Isend(message.runs.data(), static_cast<int>(message.runs.size() * sizeof(Extent)),
-                 MPI_BYTE, static_cast<int>(rank), kRuns, file_.comm, &message.requests[2]);
-    const uint64_t bytes = reading() ? bytes_of(rank, window) : 0;
-    if (bytes == 0) continue;
-    message.data.reserve(bytes);
-    plan::place_in_window(
-        window.runs, kept_.parts_[rank], [&](uint64_t at, Length, uint64_t length) {
-          const uint64_t there = std::min(length, end - std::min(end, at));
-          message.data.insert(message.data.end(), buffer + at, buffer + at + there);
-        });
-    PMPI_Isend(message.data.data(), static_cast<int>(message.data.size()), MPI_BYTE,
-               static_cast<int>(rank), kData, file_.comm, &message.requests[1]);
+                 MPI_BYTE, to, kRuns, file_.comm, &message.requests[2]);
+    if (!reading()) continue;
+    InBuffer in = in_buffer(rank, window, end);
+    if (in.named == 0) continue;
+    PMPI_Isend(buffer, 1, in.type, to, kData, file_.comm, &message.requests[1]);
+    PMPI_Type_free(&in.type);
   }
 }
 
 void TwoPhase::receive_from_far(const Window& window, std::byte* buffer) {
-  std::vector<std::vector<std::byte>> data(kept_.rank_near_.size());
   std::vector<MPI_Request> requests;
-  for (size_t rank = 0; rank < data.size(); ++rank) {
+  for (size_t rank = 0; rank < kept_.rank_near_.size(); ++rank) {
     if (kept_.rank_near_[rank]) continue;
-    const uint64_t bytes = bytes_of(rank, window);
-    if (bytes == 0) continue;
-    data[rank].resize(bytes);
-    PMPI_Irecv(data[rank].data(), static_cast<int>(bytes), MPI_BYTE, static_cast<int>(rank), kData,
-               file_.comm, &requests.emplace_back());
+    InBuffer in = in_buffer(rank, window, UINT64_MAX);
+    if (in.named == 0) continue;
+    PMPI_Irecv(buffer, 1, in.type, static_cast<int>(rank), kData, file_.comm,
+               &requests.emplace_back());
+    PMPI_Type_free(&in.type);
   }
   PMPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
-  for (size_t rank = 0; rank < data.size(); ++rank) {
-    if (data[rank].empty()) continue;
-    const std::byte* from = data[rank].data();
-    plan::place_in_window(window.runs, kept_.parts_[rank],
-                          [&](uint64_t at, Length, uint64_t length) {
-                            std::memcpy(buffer + at, from, length);
-                            from += length;
-                          });
-  }
 }
 
 // What earlier steps sent has arrived, or does without anything that we have yet to do.

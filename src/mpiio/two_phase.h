@@ -35,8 +35,8 @@ class TwoPhase {
     uint64_t runs = 0;          // not 0: only so many runs, which follow
     uint64_t last = 0;
   };
-  struct Sent {  // until MPI has sent it
-    uint32_t step = 0;
+  struct Sent {         // until MPI has sent it
+    uint32_t step = 0;  // of who receives it
     Header header;
     std::vector<Extent> runs;
     std::vector<std::byte> data;
@@ -52,14 +52,18 @@ class TwoPhase {
   uint64_t fill(const Window& window, std::byte* buffer);
   void store(const Window& window, const std::byte* buffer);
   void fail(const Error& error);
-  void tell_far_ranks(const Window& window, uint64_t end, bool last, const std::byte* buffer);
+  struct InBuffer {
+    uint64_t named = 0;  // bytes
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+  };
+  InBuffer in_buffer(size_t rank, const Window& window, uint64_t end) const;
+  void tell_far_ranks(const Window& window, uint64_t end, bool last, std::byte* buffer);
   void receive_from_far(const Window& window, std::byte* buffer);
   void visit_near(size_t aggregator);
   void visit_far(size_t aggregator);
   std::vector<Extent> learn_runs(size_t aggregator);
   void step();
   void end_far_sends(uint32_t before);
-  uint64_t bytes_of(size_t rank, const Window& window) const;
   Result<uint64_t> call(Op op, const Window& window, const std::byte* buffer);
 
   Collective& kept_;
@@ -70,6 +74,7 @@ class TwoPhase {
   plan::TiledCursor memory_;
   uint64_t moved_ = 0;
   uint32_t step_ = 0;
+  uint32_t windows_opened_ = 0;  // in this call, of an aggregator
 
   std::vector<char> open_;  // by aggregator: are there windows yet?
   size_t open_count_ = 0;

@@ -36,8 +36,9 @@ struct Method {
 };
 Method choose_method(const MethodFacts& facts);
 
-// Ranks that aggregate, those of a node one after the other: `limit` in all (0: no limit of its
-// own), at most `per_node` of a node, dealt out to the nodes evenly.
+// Ranks that aggregate, those of a node one after the other, so that what neighbours in the file
+// share, they share too (a node's connection to a server, its caches): `limit` in all (0: no limit
+// of its own), at most `per_node` of a node, dealt out to the nodes evenly.
 std::vector<int> choose_aggregators(std::span<const uint32_t> node_of_rank, uint32_t limit,
                                     uint32_t per_node);
 // Of cb_config_list, as far as it says how many of every node: "*:2", "*:*", "*"; nothing for

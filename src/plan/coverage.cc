@@ -143,12 +143,17 @@ Offset Coverage::joined_end(Offset limit) {
 }
 
 // Are there so many small pieces up to the limit that marking them pays?
-bool Coverage::dense(Offset limit) const {
+// All ranks are asked, so not again before what was found to be sparse has been passed.
+bool Coverage::dense(Offset limit) {
   const Length span = limit - at_;
-  if (span.value < kLeastMarked || walkers_.front().piece.length.value > kSmallPiece) return false;
+  if (at_ < sparse_until_ || span.value < kLeastMarked ||
+      walkers_.front().piece.length.value > kSmallPiece)
+    return false;
   uint64_t bytes = 0;
   for (const Walker& walker : walkers_) bytes += walker.part->within({at_, span}).length.value;
-  return bytes >= span.value / 8;
+  if (bytes >= span.value / 8) return true;
+  sparse_until_ = limit;
+  return false;
 }
 
 void Coverage::mark_all(Offset limit) {

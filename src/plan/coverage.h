@@ -51,7 +51,7 @@ class Coverage {
   void sink(size_t i);
   bool find_range();
   Offset joined_end(Offset limit);
-  bool dense(Offset limit) const;
+  bool dense(Offset limit);
   void mark_all(Offset limit);
   // Appends the runs that are marked, from at_ up to the limit; moves at_.
   uint64_t take_marked(Offset limit, size_t most_runs, std::vector<Extent>& runs);
@@ -64,6 +64,7 @@ class Coverage {
   const Extent bounds_;
   std::optional<Extent> range_;
   Offset at_;                    // all before it has been given
+  Offset sparse_until_;          // known not to be dense
   std::vector<uint64_t> marks_;  // a bit for each byte from at_ on
 };
 

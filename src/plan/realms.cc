@@ -202,17 +202,6 @@ bool complete(const Realms& realms, Extent region) {
   return true;
 }
 
-Realms adjacent_realms(Realms realms, std::span<const uint32_t> place_of_aggregator) {
-  std::vector<size_t> order(realms.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return place_of_aggregator[a] < place_of_aggregator[b];
-  });
-  Realms ordered(realms.size());
-  for (size_t i = 0; i < order.size(); ++i) ordered[order[i]] = std::move(realms[i]);
-  return ordered;
-}
-
 uint64_t persistent_size(const PersistentFacts& facts) {
   uint64_t size = 0;
   switch (facts.form) {

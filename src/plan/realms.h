@@ -44,10 +44,6 @@ Result<Realms> given_realms(std::string_view text);
 // Is every byte of the region in one realm, no more and no less?
 bool complete(const Realms& realms, Extent region);
 
-// Realms in another order: those that come one after the other in the file go to aggregators that
-// have the same place (a server, a node), since these are neighbours in what they share.
-Realms adjacent_realms(Realms realms, std::span<const uint32_t> place_of_aggregator);
-
 // How the size of persistent realms is chosen: by the user; by the size that the file will have
 // after the first call; by the region of the first call; or that again whenever the types change.
 enum class Persistent : uint8_t { off, user, file_size, region, dynamic };

@@ -70,15 +70,6 @@ TEST(Realms, AsTheUserSays) {
     EXPECT_TRUE(!given_realms(bad).has_value() || std::string_view(bad).empty()) << bad;
 }
 
-TEST(Realms, NeighboursShareAPlace) {
-  const std::vector<uint32_t> place = {1, 0, 1, 0};
-  const Realms realms = adjacent_realms(even_realms(ext(0, 400), 4, 1), place);
-  EXPECT_EQ(first_of(realms[1]), ext(0, 100));
-  EXPECT_EQ(first_of(realms[3]), ext(100, 100));
-  EXPECT_EQ(first_of(realms[0]), ext(200, 100));
-  EXPECT_EQ(first_of(realms[2]), ext(300, 100));
-}
-
 TEST(Realms, SizesOfPersistentOnes) {
   PersistentFacts facts{.form = Persistent::user,
                         .user_size = 1000,

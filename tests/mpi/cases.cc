@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -352,6 +353,35 @@ void many_pieces() {
   MPI_Info_free(&info);
 }
 
+// A view of many irregular pieces, of which a call names few: described by these.
+void irregular_views() {
+  constexpr int kBlocks = 5000;
+  MPI_Info info = hinted({{"romio_cb_write", "enable"}, {"romio_cb_read", "enable"}});
+  MPI_File file = open(MPI_COMM_WORLD, path("irregular"), kNew, info);
+  std::vector<int> places(kBlocks);
+  for (int i = 0, at = 0; i < kBlocks; ++i, at += 2 + i * i % 7) places[size_t(i)] = 2 * at + rank;
+  MPI_Datatype type;
+  MPI_Type_create_indexed_block(kBlocks, 1, places.data(), MPI_INT, &type);
+  MPI_Type_commit(&type);
+  MPI_File_set_view(file, 0, MPI_INT, type, "native", MPI_INFO_NULL);
+  std::vector<int> few(100, 100 + rank), back(100);
+  for (const int at : {0, 2000, 4900}) {
+    MPI_Status status;
+    int count = 0;
+    MPI_File_write_at_all(file, at, few.data(), 100, MPI_INT, &status);
+    MPI_Get_count(&status, MPI_INT, &count);
+    check(count == 100, "the count of an irregular write");
+    MPI_File_read_at_all(file, at, back.data(), 100, MPI_INT, MPI_STATUS_IGNORE);
+    check(back == few, "an irregular collective write");
+    std::fill(back.begin(), back.end(), 0);
+    MPI_File_read_at(file, at, back.data(), 100, MPI_INT, MPI_STATUS_IGNORE);
+    check(back == few, "an irregular collective write, as each rank reads it");
+  }
+  MPI_File_close(&file);
+  MPI_Type_free(&type);
+  MPI_Info_free(&info);
+}
+
 // An aggregator cannot write: every rank learns of it, and the next call works.
 void full_disk_together() {
   MPI_Info info = hinted({{"romio_cb_write", "enable"}, {"cb_buffer_size", "65536"}});
@@ -423,6 +453,7 @@ int main(int argc, char** argv) {
   hints();
   persistent_realms();
   many_pieces();
+  irregular_views();
   full_disk_together();
   progress_while_waiting();
   int all = 0;
