@@ -27,7 +27,8 @@ class Spin {
  public:
   static constexpr Duration kLongest = std::chrono::milliseconds(4);
   static constexpr Duration kBudget = std::chrono::microseconds(50);  // of the waiter's own time
-  static constexpr Duration kLook = std::chrono::microseconds(2);  // the most that a look counts for
+  static constexpr Duration kLook =
+      std::chrono::microseconds(2);  // the most that a look counts for
   // Of one who computes; many who only look in turn do not take so long.
   static constexpr Duration kSlice = std::chrono::microseconds(1300);
   static constexpr unsigned kMisses = 8;  // failures in a row that are none yet
@@ -45,7 +46,8 @@ class Spin {
   void expect() { expected_ = true; }  // in the next wait
   void begin(Time now) {
     started_ = last_ = now;
-    left_ = std::exchange(expected_, false) ? kPatience : kBudget;
+    known_ = std::exchange(expected_, false);
+    left_ = known_ ? kPatience : kBudget;
   }
   // After each look that found nothing: false if it is time to sleep.
   bool go_on(Time now) {
@@ -58,9 +60,11 @@ class Spin {
   void end(bool came, Time now) {
     if (now - last_ >= kSlice) return lose_slice(now);
     pause_ /= 2;
-    misses_ = came ? 0 : misses_ + 1;
-    if (misses_ > kMisses) next_ = now + rest_;
-    rest_ = misses_ <= kMisses ? kFirstRest : std::min(2 * rest_, kLongRest);
+    // That what was announced came says nothing about what was not.
+    if (!known_) misses_ = came ? 0 : misses_ + 1;
+    const bool rests = !came && (known_ || misses_ > kMisses);
+    if (rests) next_ = now + rest_;
+    rest_ = rests ? std::min(2 * rest_, kLongRest) : kFirstRest;
   }
   // The core was given away, and came back after a slice.
   void lose_slice(Time now) {
@@ -73,6 +77,7 @@ class Spin {
   Duration left_{0}, pause_{0}, rest_ = kFirstRest;
   unsigned misses_ = 0;
   bool expected_ = false;
+  bool known_ = false;  // this wait is for what was expected
 };
 
 }  // namespace forebay

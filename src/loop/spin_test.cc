@@ -69,7 +69,7 @@ TEST(Spin, WhatIsExpectedAndComesEndsARowOfFailuresToo) {
   spin.expect();
   spin.begin(now);
   spin.end(true, now + 1us);
-  now = wait(spin, miss(spin, now + Spin::kLongRest), 1us);
+  now = wait(spin, now + Spin::kLongRest, 1us);
   EXPECT_TRUE(spin.due(now + Spin::kFirstRest));
 }
 
