@@ -1,9 +1,9 @@
 #include "wire/testing.h"
 
-#include "wire/small_write.h"
-
 #include <algorithm>
 #include <tuple>
+
+#include "wire/small_write.h"
 
 namespace forebay::wire {
 namespace {
