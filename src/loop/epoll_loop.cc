@@ -29,6 +29,7 @@ constexpr unsigned kTurnsWithoutLook = 8;
 
 // Turns in which a poller found nothing, after which it is not worth looking at in every turn.
 constexpr unsigned kLivelyTurns = 256;
+constexpr unsigned kLeastLivelyTurns = 64;
 
 // While a loop waits awake: looks at its pollers for each yield of the core, and for each look at
 // its descriptors.
@@ -38,9 +39,9 @@ constexpr unsigned kLooksPerFetch = 64;
 // In a turn that has lasted so long nobody is left asleep until it ends: what it does is work, a
 // copy or a file system's call, and whoever sleeps could do the next part of it meanwhile.
 constexpr Duration kLongTurn = std::chrono::microseconds(15);
-constexpr Duration kLongestTurn = Spin::kSlice / 3;
+constexpr Duration kLongestTurn = Spin::kSlice / 5;
 
-// A loop that sleeps on memory looks at its descriptors after so long, or so many times.
+// A loop whose news comes through memory looks at its descriptors after so long, or so many times.
 constexpr Duration kMemorySleep = std::chrono::milliseconds(20);
 constexpr unsigned kSleepsWithoutFetch = 64;
 
@@ -70,7 +71,6 @@ struct EpollLoop::Impl {
   unsigned turns_without_look = 0;
   unsigned sleeps_without_fetch = 0;
   bool shares_core = false;
-  bool owes_core = false;  // it has done something for others, and not let them have the core since
   Time turn_began{};
   std::atomic<std::thread::id> runner{};
 
@@ -163,8 +163,9 @@ Duration EpollLoop::Impl::until_next_timer(Duration most) {
 bool EpollLoop::Impl::look(Duration most) {
   turns_without_look = 0;
   Duration wait = until_next_timer(most);
+  bool came = false;
   if (wait > Spin::kLongest && spin.due(clock.now())) {
-    const bool came = look_awake();
+    came = look_awake();
     spin.end(came, clock.now());
     if (came) wait = Duration::zero();
   }
@@ -174,7 +175,7 @@ bool EpollLoop::Impl::look(Duration most) {
       waiting.store(true);
       if (filled.load() || wake_due.load()) wait = Duration::zero();
     }
-    const bool woken = sleep_on_memory(wait);
+    const bool woken = (came && !lively.empty()) || sleep_on_memory(wait);
     if (!woken || ++sleeps_without_fetch >= kSleepsWithoutFetch) {
       sleeps_without_fetch = 0;
       fetched = fetch(woken ? Duration::zero() : wait);
@@ -223,7 +224,6 @@ void EpollLoop::Impl::give_way() {
 
 // Unless somebody who computes would take the core for long.
 void EpollLoop::Impl::yield() {
-  owes_core = false;
   const Time begin = clock.now();
   if (!spin.due(begin)) return;
   ::sched_yield();
@@ -234,8 +234,9 @@ void EpollLoop::Impl::yield() {
 // True if there was something to do. Whoever is called may add and forget others.
 bool EpollLoop::Impl::poll_lively(bool may_rest) {
   bool any = false;
-  // The more there are, the sooner an idle one is a burden to the others.
-  const size_t most = std::max<size_t>(kLivelyTurns / (lively.size() + 1), 4);
+  // The more there are, the sooner an idle one is a burden to the others; but a look costs a
+  // hundredth of what it costs to be rung.
+  const size_t most = std::max<size_t>(kLivelyTurns / (lively.size() + 1), kLeastLivelyTurns);
   for (size_t i = 0; i < lively.size(); ++i) {
     Poller* const poller = lively[i].poller;
     if (!poller) continue;
@@ -361,11 +362,11 @@ bool EpollLoop::run_one(Duration most) {
   m.runner.store(std::this_thread::get_id(), std::memory_order_relaxed);
   m.turn_began = m.clock.now();
   const bool timers_ran = m.run_timers();
-  const bool posted_ran = m.run_posted();
+  // What came is looked at before what was posted, which may be waiting for it.
   const bool polled = m.poll_lively(true);
+  const bool posted_ran = m.run_posted();
   m.end_turn();
-  m.owes_core = m.shares_core && (m.owes_core || polled);
-  if (m.owes_core && !m.filled.load()) m.yield();
+  if (m.shares_core && (polled || posted_ran)) m.yield();
   bool ran = polled || posted_ran || timers_ran;
   if (!ran || ++m.turns_without_look >= kTurnsWithoutLook) {
     ran = m.look(ran ? Duration::zero() : most) || ran;

@@ -8,10 +8,10 @@
 //
 // It has failed if nothing came before the waiter had spent what a sleep and a wake-up cost, or if
 // somebody who computes took the core for a whole slice: one that is woken from sleep need not wait
-// for that. After a failure it is not tried for a while: long enough that all failures together
-// cost a small part of the time, and twice as long after each further one until something comes in
-// time: where many share few cores, each loses little, and all of them together most of what there
-// is. Only who knows that something is about to come, expect()s it, does not care for that.
+// for that. A failure costs about as much as the sleep that follows, so one or two do not matter.
+// After several in a row it is not tried for a while: long enough that all failures together cost a
+// small part of the time, and twice as long after each further one until something comes in time.
+// Only who knows that something is about to come, expect()s it, does not care for that.
 //
 // Pure: the waiting itself and the clock are the caller's. One thread at a time.
 #pragma once
@@ -27,9 +27,12 @@ class Spin {
  public:
   static constexpr Duration kLongest = std::chrono::milliseconds(4);
   static constexpr Duration kBudget = std::chrono::microseconds(50);  // of the waiter's own time
-  static constexpr Duration kLook = std::chrono::microseconds(2);     // the most that a look takes
-  static constexpr Duration kSlice = std::chrono::microseconds(700);  // of one who computes
-  // After a failure, so that it costs one part in 64 at most; longer and longer while they go on.
+  static constexpr Duration kLook =
+      std::chrono::microseconds(2);  // the most that a look counts for
+  // Of one who computes; many who only look in turn do not take so long.
+  static constexpr Duration kSlice = std::chrono::microseconds(1300);
+  static constexpr unsigned kMisses = 8;  // failures in a row that are none yet
+  // After more, so that one costs a part in 64 at most; longer and longer while they go on.
   static constexpr Duration kFirstRest = 64 * kBudget;
   static constexpr Duration kLongRest = std::chrono::milliseconds(50);
   // After a lost slice; longer and longer while that goes on. Not longer at once: a file system
@@ -43,7 +46,8 @@ class Spin {
   void expect() { expected_ = true; }  // in the next wait
   void begin(Time now) {
     started_ = last_ = now;
-    left_ = std::exchange(expected_, false) ? kPatience : kBudget;
+    known_ = std::exchange(expected_, false);
+    left_ = known_ ? kPatience : kBudget;
   }
   // After each look that found nothing: false if it is time to sleep.
   bool go_on(Time now) {
@@ -56,8 +60,11 @@ class Spin {
   void end(bool came, Time now) {
     if (now - last_ >= kSlice) return lose_slice(now);
     pause_ /= 2;
-    if (!came) next_ = now + rest_;
-    rest_ = came ? kFirstRest : std::min(2 * rest_, kLongRest);
+    // That what was announced came says nothing about what was not.
+    if (!known_) misses_ = came ? 0 : misses_ + 1;
+    const bool rests = !came && (known_ || misses_ > kMisses);
+    if (rests) next_ = now + rest_;
+    rest_ = rests ? std::min(2 * rest_, kLongRest) : kFirstRest;
   }
   // The core was given away, and came back after a slice.
   void lose_slice(Time now) {
@@ -68,7 +75,9 @@ class Spin {
  private:
   Time next_{}, started_{}, last_{};
   Duration left_{0}, pause_{0}, rest_ = kFirstRest;
+  unsigned misses_ = 0;
   bool expected_ = false;
+  bool known_ = false;  // this wait is for what was expected
 };
 
 }  // namespace forebay

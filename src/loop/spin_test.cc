@@ -17,10 +17,19 @@ Time wait(Spin& spin, Time now, Duration look) {
   return now;
 }
 
+// As many failures as are none yet.
+Time miss(Spin& spin, Time now) {
+  for (unsigned i = 0; i < Spin::kMisses; ++i) {
+    EXPECT_TRUE(spin.due(now));
+    now = wait(spin, now, 1us);
+  }
+  return now;
+}
+
 TEST(Spin, GivesUpWhenItsOwnTimeIsSpent) {
   Spin spin;
   Time now{};
-  now = now + 1h;
+  now = miss(spin, now + 1h);
   ASSERT_TRUE(spin.due(now));
   const Time begun = now;
   now = wait(spin, now, 1us);
@@ -34,6 +43,7 @@ TEST(Spin, FailuresInARowAreFartherAndFartherApart) {
   Spin spin;
   Time now{};
   for (int round = 0; round < 2; ++round) {
+    now = miss(spin, now);
     Duration expected = Spin::kFirstRest;
     for (int i = 0; i < 8; ++i) {
       now = wait(spin, now, 1us);
@@ -53,7 +63,7 @@ TEST(Spin, FailuresInARowAreFartherAndFartherApart) {
 
 TEST(Spin, WhatIsExpectedAndComesEndsARowOfFailuresToo) {
   Spin spin;
-  Time now{};
+  Time now = miss(spin, Time{});
   for (int i = 0; i < 3; ++i) now = wait(spin, now, 1us) + Spin::kLongRest;
   now = wait(spin, now, 1us);
   spin.expect();
@@ -73,8 +83,7 @@ TEST(Spin, WhatOthersDoWithTheCoreIsNotItsOwnTime) {
 
 TEST(Spin, WhatIsExpectedIsWaitedForInAPauseToo) {
   Spin spin;
-  Time now{};
-  now = wait(spin, now, 1us);
+  Time now = wait(spin, miss(spin, Time{}), 1us);
   ASSERT_FALSE(spin.due(now));
   spin.expect();
   ASSERT_TRUE(spin.due(now));

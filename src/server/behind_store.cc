@@ -151,10 +151,14 @@ void BehindStore::State::accept(const Request& r, std::shared_ptr<const Block> b
       const std::byte* data = block->data() + cursor.position().value;
       file->dirty.put({cursor.take(r.file.total()), data, block, writer});
     }
-    Client* client = file->find(origin.client);
-    if (!client) client = &file->clients.emplace_back(Client{origin.client, 0, {}});
-    client->last = file->newest;
-    ++seen_.writes;
+    const std::span<const uint64_t> writers =
+        origin.clients.empty() ? std::span(&origin.client, 1) : origin.clients;
+    for (const uint64_t id : writers) {
+      Client* client = file->find(id);
+      if (!client) client = &file->clients.emplace_back(Client{id, 0, {}});
+      client->last = file->newest;
+    }
+    seen_.writes += writers.size();
     seen_.bytes += r.file.total().value;
     loop_ = origin.loop;
     due = press(file);

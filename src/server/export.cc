@@ -30,7 +30,9 @@ Export::Export(ExportOptions o, Handle r, std::unique_ptr<Store> store, CounterS
               std::make_unique<SievedStore>(std::move(store), options.sieve, pool, sieved),
               options.scheduler, pool),
           options.write_behind, boot)),
-      prepared_(store_->prepare(pool.memory(), pool.buffer_size())) {
+      prepared_(store_->prepare(pool.memory(), pool.buffer_size())),
+      gathers_writes_(store_->concurrency() == 0 && !options.sieve.writes &&
+                      options.scheduler.policy != SchedulerOptions::Policy::fifo) {
   if (prepared_) pool.keep_pages();
   for (int i = 0; i < kOpCount; ++i) {
     ops[i] = &counter(counters, options, fmt::format("op.{}", op_info(static_cast<Op>(i)).name));

@@ -19,11 +19,12 @@
 #include "server/reserve.h"
 #include "server/server.h"
 #include "server/sieved_store.h"
+#include "server/small_writes.h"
 #include "store/store.h"
 
 namespace forebay::server {
 
-class Export {
+class Export : public std::enable_shared_from_this<Export> {
  public:
   // Asks the store for its root: blocking, so before the loops run. `boot` is this life of the
   // server.
@@ -35,15 +36,21 @@ class Export {
   BufferPool pool;
   ReservationTable reservations;
   RightHolders holders;
+  SmallWrites small_writes{*this};
 
   BehindStore& store() const {
     FOREBAY_ASSERT(store_ != nullptr);
     return *store_;
   }
   void drop_store() {  // waits for its calls
+    small_writes.close();
     prepared_.reset();
     store_.reset();
   }
+
+  // Do small writes gather on their way to the Store? Not if it has threads of its own, or somebody
+  // else who puts them in order.
+  bool gathers_writes() const { return gathers_writes_; }
 
   // Is this a write that is to be sieved, so that it must have its holes for itself?
   bool wants_holes(const Request& request) const {
@@ -64,6 +71,7 @@ class Export {
  private:
   std::unique_ptr<BehindStore> store_;
   std::shared_ptr<const void> prepared_;  // the pool, for the store
+  const bool gathers_writes_;
 };
 
 }  // namespace forebay::server

@@ -216,6 +216,10 @@ void Flight::release() {
   if (const auto held = std::exchange(presented_, nullptr)) session_->end_use(*held);
 }
 
+void Flight::proved() {
+  if (presented_) presented_->writes = true;
+}
+
 void Flight::cancel() {
   stop_.request_stop();
   if (!answered_) fail(Error(ECANCELED, "cancelled by the client"));
@@ -274,6 +278,7 @@ Holder CallFlight::opener() const {
 void CallFlight::done(unsigned) {
   const Result<Reply>& result = *result_;
   if (opened()) session_->hold(result->right, opener());
+  if (op == Op::write && result) proved();
   if (op != Op::read || !result) return answer(result);
   FOREBAY_ASSERT(result->count <= data_.size);
   data_.size = static_cast<uint32_t>(result->count);

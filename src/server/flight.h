@@ -29,6 +29,7 @@
 #include "server/held_right.h"
 #include "server/list_pull.h"
 #include "server/reserve.h"
+#include "server/small_writes.h"
 #include "wire/codec.h"
 
 namespace forebay::server {
@@ -37,13 +38,6 @@ class Session;
 
 // Pieces of one part of a request: 128 KiB of list at most beside its data.
 inline constexpr size_t kMaxPieces = 8192;
-
-// The stream of an eager write, or of a small read. On the heap: bounded by the session's credits.
-struct SmallData {
-  std::unique_ptr<std::byte[]> bytes;
-  uint32_t size = 0;
-  std::span<std::byte> span() const { return {bytes.get(), size}; }
-};
 
 class Flight : public std::enable_shared_from_this<Flight> {
  public:
@@ -100,6 +94,7 @@ class Flight : public std::enable_shared_from_this<Flight> {
   void submit(Request&& request, unsigned call);
   void settle(Request&& close, unsigned call);  // as submit(), but closes nothing
   void answer(const Result<Reply>& result, SmallData&& data = {});
+  void proved();  // a write has succeeded
   void touch();
   Export& exported() const;
   Loop& loop() const;

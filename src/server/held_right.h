@@ -7,6 +7,8 @@
 
 namespace forebay::server {
 
+struct SmallQueue;
+
 struct Holder {
   CallerRef caller;
   Handle handle;
@@ -15,8 +17,10 @@ struct Holder {
 struct HeldRight {
   Right right;
   Holder holder;
-  unsigned users = 0;   // flights that present it
-  bool closed = false;  // by the client
+  unsigned users = 0;                      // flights that present it
+  bool closed = false;                     // by the client
+  bool writes = false;                     // the Store has taken a write with it
+  std::shared_ptr<SmallQueue> queue = {};  // of its small writes (small_writes.h)
 };
 
 }  // namespace forebay::server

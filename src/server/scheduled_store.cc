@@ -74,6 +74,7 @@ class ScheduledStore::State : public std::enable_shared_from_this<State> {
     Request request;
     Completion done;
     Origin origin;
+    size_t requests = 1;  // that it is made of
     Time arrived;
     plan::QueueId queue = 0;
     uint64_t bytes = 0;
@@ -174,7 +175,8 @@ void ScheduledStore::State::enlist(Request&& request, Completion&& done, Origin 
   e->bytes = request.file.total().value;
   if (!key.proven) e->unproven = request.right;
   e->arrived = now(origin.loop);
-  e->origin = origin;
+  e->origin = {origin.loop, origin.client};
+  e->requests = origin.requests();
   e->done = std::move(done);
   e->request = std::move(request);
   if (live_++ == 0) busy_since_ = e->arrived;
@@ -394,10 +396,9 @@ void ScheduledStore::State::leave(const Entry& e, Time when) {
 }
 
 void ScheduledStore::State::count(const Service& s) {
-  const uint64_t n = s.members.size();
-  if (n == 0) return;
-  uint64_t bytes = 0;
-  for (const EntryPtr& e : s.members) bytes += e->bytes;
+  if (s.members.empty()) return;
+  uint64_t n = 0, bytes = 0;
+  for (const EntryPtr& e : s.members) n += e->requests, bytes += e->bytes;
   seen_.requests += n;
   seen_.bytes += bytes;
   ++seen_.batches;

@@ -22,6 +22,7 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "core/buffer_pool.h"
@@ -55,6 +56,10 @@ class ScheduledStore final : public Decorator {
   struct Origin {
     Loop* loop = nullptr;  // on which submit() is called
     uint64_t client = 0;   // who is to be treated fairly
+    // Of a request that is made of several (small_writes.h): who sent each, and then `client` is 0.
+    // Valid during submit() only.
+    std::span<const uint64_t> clients = {};
+    size_t requests() const { return clients.empty() ? 1 : clients.size(); }
   };
   void submit(Request&& request, Completion&& done, Origin origin);
   void submit(Request&& request, Completion&& done) override;

@@ -6,6 +6,7 @@
 
 #include "core/log.h"
 #include "transport/shared_region.h"
+#include "wire/small_write.h"
 
 namespace forebay::server {
 namespace {
@@ -61,6 +62,9 @@ Result<Memory> Session::on_message(const wire::FrameHeader& header, wire::Bytes 
 }
 
 Memory Session::take_request(wire::Bytes message, uint32_t payload) {
+  if (payload != 0 && take_small_write(message, payload)) {
+    return Memory::of(incoming_small_->data.span());
+  }
   wire::RequestMessage decoded;
   if (auto good = wire::decode_request_into(decoded, message); !good) {
     return refuse(std::move(good).error(), payload);
@@ -81,6 +85,101 @@ Memory Session::take_request(wire::Bytes message, uint32_t payload) {
   return Memory::of(incoming_->data.span());
 }
 
+// If it may go the short way, it is in incoming_small_. Whatever is unusual about it takes the long
+// way, and has its answer there.
+bool Session::take_small_write(wire::Bytes message, uint32_t payload) {
+  if (stopping_ || zombies_ >= slots_.size() || !exported().gathers_writes()) return false;
+  auto view = wire::view_small_write(message);
+  if (!view || view->id.slot >= slots_.size() || view->file.total().value != payload) return false;
+  const Slot& slot = slots_[view->id.slot];
+  if (view->id.sequence != slot.sequence + 1 || slot.flight || slot.small || slot.sending ||
+      payload > options().eager_max || eager_used_ + payload > parts_.welcome.eager_bytes) {
+    return false;
+  }
+  const auto held = rights_.find(view->right);
+  if (held == rights_.end() || !held->second->writes ||
+      held->second->holder.handle.bytes != view->handle ||
+      held->second->holder.caller != parts_.caller) {
+    return false;
+  }
+  incoming_small_ = std::make_shared<SmallWrite>();
+  SmallWrite& w = *incoming_small_;
+  w.id = view->id;
+  w.held = held->second;
+  w.file = std::move(view->file);
+  w.data = {std::make_unique_for_overwrite<std::byte[]>(payload), payload};
+  landing_ = Landing::small;
+  return true;
+}
+
+void Session::begin_small() {
+  SmallWriteRef w = std::move(incoming_small_);
+  if (closing_) return;
+  Slot& slot = slots_[w->id.slot];
+  slot.sequence = w->id.sequence;
+  slot.reply.clear();
+  slot.told = {};
+  parts_.info->requests.add();
+  parts_.info->bytes_in.add(w->data.size);
+  exported().bytes_in.add(w->data.size);
+  exported().ops[static_cast<size_t>(Op::write)]->add();
+  if (auto loss = exported().store().take_loss(id(), w->held->holder.handle)) {
+    return tell(w->id, Op::write, true, std::move(*loss), w->held->holder.handle);
+  }
+  slot.small = w;
+  ++small_;
+  flights_changed(+1);
+  eager_used_ += w->data.size;
+  ++w->held->users;
+  arm_sweep();
+  w->arrived = loop().now();
+  w->session = shared_from_this();
+  exported().small_writes.add(std::move(w));
+}
+
+void Session::written(SmallWrite& w) {
+  const auto alive = shared_from_this();
+  Slot& slot = slots_[w.id.slot];
+  const std::shared_ptr<HeldRight> held = w.held;
+  if (slot.small.get() != &w) {  // answered or aborted before
+    end_use(*held);
+    --zombies_;
+    if (ended_ && zombies_ == 0) close_rights();
+    return;
+  }
+  const SmallWriteRef mine = slot.small;
+  forget_small(slot);
+  end_use(*held);
+  parts_.info->latency.add(static_cast<uint64_t>((loop().now() - w.arrived).count()));
+  std::optional<Error> loss;
+  if (!w.error) loss = exported().store().take_loss(id(), held->holder.handle);
+  if (loss) {
+    tell(w.id, Op::write, w.spoken, std::move(*loss), held->holder.handle);
+  } else if (w.error) {
+    reply(w.id, Op::write, w.spoken, std::move(*w.error), {});
+  } else {
+    Result<Reply> result(std::in_place);
+    result->count = w.data.size;
+    result->verifier = w.verifier;
+    reply(w.id, Op::write, w.spoken, result, {});
+  }
+  leave_if_drained();
+}
+
+// What came before a flight goes before it.
+void Session::issue_small() {
+  for (Slot& slot : slots_) {
+    if (const SmallWriteRef small = slot.small) exported().small_writes.issue_with(*small, loop());
+  }
+}
+
+void Session::forget_small(Slot& slot) {
+  eager_used_ -= slot.small->data.size;
+  slot.small.reset();
+  --small_;
+  flights_changed(-1);
+}
+
 bool Session::repeats(const wire::RequestId& id) const {
   return id.sequence == slots_[id.slot].sequence;
 }
@@ -97,7 +196,7 @@ std::optional<Error> Session::misused(const wire::RequestMessage& m, uint32_t pa
   if (sequence == 0 || (sequence != s.sequence && sequence != s.sequence + 1)) {
     return wrong(fmt::format("the last one was {}", s.sequence));
   }
-  if (sequence == s.sequence + 1 && (s.flight || s.sending)) {
+  if (sequence == s.sequence + 1 && (s.flight || s.small || s.sending)) {
     return wrong("the one before is not answered");
   }
   if (!m.bad && payload != (m.eager ? m.total : 0)) {
@@ -158,8 +257,11 @@ Memory Session::take_cancel(wire::Bytes message, uint32_t payload) {
     return refuse(Error(EPROTO, "a cancel for no slot, or with a payload"), payload);
   }
   const Slot& slot = slots_[cancel->id.slot];
-  if (slot.flight && slot.sequence == cancel->id.sequence) {
-    std::shared_ptr<Flight>(slot.flight)->cancel();
+  if (slot.sequence != cancel->id.sequence) return {};
+  if (slot.flight) std::shared_ptr<Flight>(slot.flight)->cancel();
+  if (const SmallWriteRef small = slot.small; small && exported().small_writes.drop(*small)) {
+    small->error = Error(ECANCELED, "cancelled by the client");
+    written(*small);
   }
   return {};
 }
@@ -170,6 +272,8 @@ void Session::on_payload() {
     Incoming incoming = std::move(*incoming_);
     incoming_.reset();
     if (!closing_) admit(std::move(incoming.message), std::move(incoming.data));
+  } else if (landing == Landing::small) {
+    begin_small();
   } else if (landing == Landing::pulled) {
     pulled();
   }
@@ -203,6 +307,10 @@ void Session::repeat(Slot& slot, wire::RequestMessage&& message) {
     flight->spoken = true;
     return flight->repeated();
   }
+  if (slot.small) {
+    slot.small->spoken = true;
+    return;
+  }
   if (!slot.reply.empty()) return send(slot.reply);
   if (!stopping_) begin(std::move(message), {});
 }
@@ -222,11 +330,10 @@ void Session::begin(wire::RequestMessage&& message, SmallData&& data) {
   }
   const auto flight = Flight::make(shared_from_this(), std::move(message), std::move(data));
   slots_[id.slot].flight = flight;
-  ++flights_;
-  parts_.info->flights.add();
-  exported().flights.add();
+  flights_changed(+1);
   eager_used_ += flight->eager_bytes;
   arm_sweep();
+  if (small_ > 0) issue_small();
   flight->start();
 }
 

@@ -7,7 +7,7 @@
 //
 // Invariants:
 //  1. Slot s has seen requests 1..sequence; at most the last is unanswered, and then it has a
-//     flight.
+//     flight, or is a small write (small_writes.h).
 //  2. pulls_ is what the client owes on this connection, in the order asked; data answers its
 //     front.
 //  3. After end() nothing begins; when the last Store call is back, the rights are closed and the
@@ -90,7 +90,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void announce();
   void answer(Flight& flight, const Result<Reply>& result, SmallData&& data);
   void aborted(Flight& flight);
-  void retired(Flight& flight);  // answered before, and now its last Store call has ended
+  void retired(Flight& flight);     // answered before, and now its last Store call has ended
+  void written(SmallWrite& write);  // or not: it says so
 
   // Rights. A session holds what it has opened, and what it presents that was granted before (to
   // another session, or in another life of the server).
@@ -108,6 +109,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   struct Slot {
     uint64_t sequence = 0;
     std::shared_ptr<Flight> flight;
+    SmallWriteRef small;   // instead of a flight
     std::string reply;     // remembered, encoded; empty: do it again
     bool sending = false;  // the reply is not out yet, so the client cannot have seen it
     Handle told;  // the reply tells of a loss there; it is seen when the next request comes
@@ -125,7 +127,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
     wire::RequestMessage message;
     SmallData data;
   };
-  enum class Landing { nowhere, eager, pulled };
+  enum class Landing { nowhere, eager, small, pulled };
 
   // ConnectionHandler
   Result<Memory> on_message(const wire::FrameHeader& header, wire::Bytes message) override;
@@ -134,6 +136,10 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
 
   // Frames (session.cc)
   Memory take_request(wire::Bytes message, uint32_t payload);
+  bool take_small_write(wire::Bytes message, uint32_t payload);
+  void begin_small();
+  void issue_small();
+  void forget_small(Slot& slot);
   Memory take_data(wire::Bytes message, uint32_t payload);
   Memory take_cancel(wire::Bytes message, uint32_t payload);
   Memory take_back(wire::Bytes message, uint32_t payload);
@@ -158,6 +164,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   template <class Fn>
   void each_flight(Fn&& fn);
   void forget_flight(Flight& flight);
+  void flights_changed(int by);
+  void abort_small(Slot& slot);
   void detach(const Error& why);
   void shed();
   void leave_if_drained();
@@ -172,6 +180,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   bool stalled(Time now);
   void drop_stalled();
   void check_deadline(Flight& flight, Time now);
+  void check_small(Time now);
 
   // A last frame (refused, goodbye) is given so long to be read before we close: a close with
   // unread input would make the kernel throw it away.
@@ -184,10 +193,16 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   bool may_speak_for_others_ = false;
   CallerRef other_caller_;  // the last one spoken for: requests of one caller share one
   std::vector<Slot> slots_;
-  unsigned flights_ = 0;
+  unsigned flights_ = 0;  // and small writes
+  unsigned small_ = 0;    // of those
   unsigned zombies_ = 0;  // answered or aborted, but still with the Store
   uint64_t eager_used_ = 0;
-  std::unordered_map<std::string, std::shared_ptr<HeldRight>> rights_;  // by the right's bytes
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view bytes) const { return std::hash<std::string_view>()(bytes); }
+  };
+  // By the right's bytes.
+  std::unordered_map<std::string, std::shared_ptr<HeldRight>, Hash, std::equal_to<>> rights_;
 
   std::shared_ptr<SharedRegion> region_;
   std::shared_ptr<BufferPool> area_;
@@ -196,6 +211,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   std::deque<Owed> pulls_;
   Landing landing_ = Landing::nowhere;
   std::optional<Incoming> incoming_;
+  SmallWriteRef incoming_small_;
   std::vector<std::byte> sink_;
 
   bool closing_ = false;  // refused: only waits for the refusal to go out

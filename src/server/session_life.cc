@@ -60,9 +60,13 @@ void Session::detach(const Error& why) {
   given_.clear();
   pulls_.clear();
   incoming_.reset();
+  incoming_small_.reset();
   landing_ = Landing::nowhere;
   for (Slot& slot : slots_) slot.sending = false;
   if (ended_) return;
+  for (Slot& slot : slots_) {
+    if (slot.small) slot.small->spoken = false;
+  }
   each_flight([](Flight& flight) {
     flight.spoken = false;
     flight.detached();
@@ -98,6 +102,7 @@ void Session::sweep() {
            0);
   }
   each_flight([&](Flight& flight) { check_deadline(flight, now); });
+  if (small_ > 0) check_small(now);
   if (flights_ > 0 || (connection_ && connection_->unsent() > 0)) arm_sweep();
 }
 
@@ -116,6 +121,25 @@ void Session::check_deadline(Flight& flight, Time now) {
   } else if (connected() && !flight.spoken && flight.op == Op::read &&
              now - attached_at_ >= options().stall) {
     flight.abort();  // the client came back and has not asked again: if it ever does, we read again
+  }
+}
+
+// As of flights; but with the Store or waiting for its turn is not told apart.
+void Session::check_small(Time now) {
+  const Duration most = options().deadline + options().stall + options().grace;
+  for (Slot& slot : slots_) {
+    const SmallWriteRef small = slot.small;
+    if (!small || now - small->arrived < most) continue;
+    Error why(ETIMEDOUT, fmt::format("write: the back end of export '{}' did not answer in time",
+                                     exported().options.name));
+    if (exported().small_writes.drop(*small)) {
+      small->error = std::move(why);
+      written(*small);
+      continue;
+    }
+    forget_small(slot);
+    ++zombies_;
+    reply(small->id, Op::write, small->spoken, std::move(why).with_unknown_outcome(), {});
   }
 }
 
@@ -152,11 +176,26 @@ void Session::forget_flight(Flight& flight) {
   Slot& slot = slots_[flight.id.slot];
   FOREBAY_ASSERT(slot.flight.get() == &flight);
   slot.flight.reset();
-  --flights_;
-  parts_.info->flights.subtract();
-  exported().flights.subtract();
+  flights_changed(-1);
   eager_used_ -= flight.eager_bytes;
   if (flight.busy() > 0) ++zombies_;
+}
+
+void Session::flights_changed(int by) {
+  flights_ += static_cast<unsigned>(by);
+  by > 0 ? parts_.info->flights.add() : parts_.info->flights.subtract();
+  by > 0 ? exported().flights.add() : exported().flights.subtract();
+}
+
+// Never answered.
+void Session::abort_small(Slot& slot) {
+  const SmallWriteRef small = slot.small;
+  forget_small(slot);
+  if (exported().small_writes.drop(*small)) {
+    end_use(*small->held);
+  } else {
+    ++zombies_;
+  }
 }
 
 void Session::aborted(Flight& flight) {
@@ -170,6 +209,9 @@ void Session::retired(Flight&) {
 
 void Session::abort_all() {
   each_flight([](Flight& flight) { flight.abort(); });
+  for (Slot& slot : slots_) {
+    if (slot.small) abort_small(slot);
+  }
 }
 
 // Out of whatever handler we are in: ending destroys the connection.
@@ -226,6 +268,12 @@ void Session::shed() {
     const bool orphan = !connection_ && flight.busy() == 0;
     if (!flight.begun() || orphan) flight.abort();
   });
+  for (Slot& slot : slots_) {
+    if (slot.small && exported().small_writes.drop(*slot.small)) {
+      end_use(*slot.small->held);
+      forget_small(slot);
+    }
+  }
 }
 
 void Session::leave_if_drained() {

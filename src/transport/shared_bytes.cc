@@ -91,9 +91,11 @@ class Rings final : public EpollLoop::Poller,
 
   bool poll() override {
     wake();
+    const bool bytes = wants_bytes_ && (reader_.has_bytes() || end_);
+    if (!bytes && !wants_room_) return false;
     const auto alive = shared_from_this();
     bool did = false;
-    if (wants_bytes_ && (reader_.has_bytes() || end_)) {
+    if (bytes) {
       wants_bytes_ = false;
       did = true;
       user_->readable();

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "wire/message.h"
+#include "wire/small_write.h"
 
 namespace forebay::wire {
 namespace {
@@ -107,11 +108,15 @@ void get_set(const fbs::SetAttr* t, SetAttr& set) {
 }
 
 // The file side that travels with the request.
-void get_file(const fbs::Request& t, Fields& fields, RequestMessage& m) {
+Result<Extents> make_file(const fbs::Request& t, Fields& fields) {
   auto loops = get_loops(t, fields);
   auto blocks = get_blocks(t, fields);
+  return Extents::make(std::move(blocks), std::move(loops));
+}
+
+void get_file(const fbs::Request& t, Fields& fields, RequestMessage& m) {
+  auto file = make_file(t, fields);
   if (!fields.ok()) return;
-  auto file = Extents::make(std::move(blocks), std::move(loops));
   if (!file) return fields.fail(file.error().code(), file.error().what());
   m.request.file = *std::move(file);
   m.total = m.request.file.total().value;
@@ -152,6 +157,19 @@ void get_arguments(const fbs::Request& t, Fields& fields, Request& r) {
   fields.enumeration("access", t.access(), Access::both, r.access);
   fields.number("offset", t.offset(), kMaxOffset, r.offset.value);
   fields.number("length", t.length(), kMaxOffset, r.length.value);
+}
+
+// Has it what a small write has, and nothing else?
+bool is_small_write(const fbs::Request& t) {
+  const bool moves = t.op() == static_cast<uint8_t>(Op::write) && t.eager() && t.handle() &&
+                     t.right() && t.blocks() && t.place() == kNoArea;
+  const bool plain = t.flags() == 0 && !t.caller() && !t.loops() && t.list_blocks() == 0 &&
+                     !t.list_bounds() && t.total() == 0;
+  const bool alone = !t.name() && !t.handle2() && !t.name2() && !t.data() && !t.set() &&
+                     t.access() == 0 && t.mode() == 0 && t.offset() == 0 && t.length() == 0 &&
+                     t.cookie() == 0;
+  return moves && plain && alone && t.handle()->size() <= kMaxHandle &&
+         t.right()->size() <= kMaxRight;
 }
 
 }  // namespace
@@ -205,6 +223,22 @@ Result<void> decode_request_into(RequestMessage& m, Bytes bytes) {
     fields.fail(0, "a place in memory for an operation that needs none");
   m.bad = fields.error();
   return {};
+}
+
+std::optional<SmallWriteView> view_small_write(Bytes bytes) {
+  const Aligned message(bytes);
+  const auto opened = open_message<fbs::Request>(message, bytes.size(), "request", 2);
+  if (!opened || !is_small_write(**opened)) return std::nullopt;
+  const fbs::Request& t = **opened;
+  Fields fields("request", EINVAL);
+  auto file = make_file(t, fields);
+  if (!fields.ok() || !file || file->empty()) return std::nullopt;
+  const auto in_message = [&](const ByteVector* v) {
+    return std::string_view(
+        reinterpret_cast<const char*>(bytes.data()) + (v->data() - message.data()), v->size());
+  };
+  return SmallWriteView{
+      {t.slot(), t.sequence()}, in_message(t.handle()), in_message(t.right()), *std::move(file)};
 }
 
 }  // namespace forebay::wire

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "core/testing.h"
+#include "wire/small_write.h"
 #include "wire/testing.h"
 
 namespace forebay::wire {
@@ -105,6 +106,33 @@ TEST_F(Codec, AnyAddressWillDo) {
         EXPECT_TRUE(decode_and_back(static_cast<FrameType>(k + 1), copy.bytes()));
       }
     }
+  }
+}
+
+TEST_F(Codec, SmallWritesAreKnown) {
+  RequestMessage small;
+  small.id = {3, 4};
+  small.request.op = Op::write;
+  small.request.handle.bytes = "handle";
+  small.request.right.bytes = "right";
+  small.request.file = Extents(Extent{Offset(4096), Length(100)});
+  small.eager = true;
+  const std::string head = encode(small, 100);
+  ASSERT_TRUE(view_small_write(message_of(head)));
+  EXPECT_TRUE(decode_and_back(FrameType::request, message_of(head)));
+  const std::string shifted = "x" + std::string(head);
+  EXPECT_TRUE(view_small_write(message_of(shifted.substr(1))));
+  for (auto change : std::vector<void (*)(RequestMessage&)>{
+           [](RequestMessage& m) { m.request.flags = kFlagStable; },
+           [](RequestMessage& m) { m.request.op = Op::read, m.eager = false; },
+           [](RequestMessage& m) { m.eager = false; },
+           [](RequestMessage& m) { m.request.name = "name"; },
+           [](RequestMessage& m) { m.request.caller = this_process_caller(); },
+           [](RequestMessage& m) { m.request.right = {}; },
+           [](RequestMessage& m) { m.request.file = {}; }}) {
+    RequestMessage other = small;
+    change(other);
+    EXPECT_FALSE(view_small_write(message_of(encode(other))));
   }
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "wire/small_write.h"
+
 namespace forebay::wire {
 namespace {
 
@@ -256,10 +258,30 @@ Bytes message_of(std::string_view head) {
   return bytes_of(head).subspan(kHeaderSize);
 }
 
+namespace {
+
+// Is the view of a small write all that there is to it?
+bool is_view_of(const RequestMessage& m, const SmallWriteView& view) {
+  RequestMessage made;
+  made.id = view.id;
+  made.request.op = Op::write;
+  made.request.handle.bytes = view.handle;
+  made.request.right.bytes = view.right;
+  made.request.file = view.file;
+  made.total = view.file.total().value;
+  made.eager = true;
+  return same(m, made);
+}
+
+}  // namespace
+
 bool decode_and_back(FrameType type, Bytes message) {
   // A request with a bad argument is not encoded again: encoders take good ones only.
   const auto request = [](Bytes b) {
     auto m = decode_request(b);
+    if (const auto view = view_small_write(b)) {
+      FOREBAY_ASSERT(m && !m->bad && is_view_of(*m, *view));
+    }
     return m && m->bad ? Result<RequestMessage>(Error(EPROTO, m->bad->message())) : m;
   };
   switch (type) {

@@ -1,0 +1,385 @@
+#include "server/small_writes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "server/export.h"
+#include "server/session.h"
+
+namespace forebay::server {
+
+namespace {
+
+using Piece = SmallQueue::Piece;
+using State = SmallWrite::State;
+
+// More runs are not done on the thread that submits (store/posix.cc), and longer calls gain
+// nothing.
+constexpr size_t kMostRuns = 32;
+constexpr uint64_t kMostBytes = 1_MiB;
+
+constexpr size_t kKeptQueues = 256;  // that nobody uses
+
+// Puts the pieces of a write in their place; false if they overlap others, or each other.
+bool put(std::vector<Piece>& pieces, SmallWrite& w) {
+  bool apart = true;
+  std::byte* memory = w.data.bytes.get();
+  for (const Extent& block : w.file.blocks()) {
+    const auto next = std::ranges::upper_bound(pieces, block.offset, {},
+                                               [](const Piece& p) { return p.file.offset; });
+    apart = apart && (next == pieces.end() || block.end() <= next->file.offset) &&
+            (next == pieces.begin() || std::prev(next)->file.end() <= block.offset);
+    pieces.insert(next, {block, memory, &w});
+    memory += block.length.value;
+  }
+  return apart;
+}
+
+bool touches(const Piece& a, const Piece& b) {
+  return a.file.end() == b.file.offset;
+}
+
+size_t runs_of(std::span<const Piece> pieces) {
+  size_t runs = pieces.empty() ? 0 : 1;
+  for (size_t i = 1; i < pieces.size(); ++i) runs += !touches(pieces[i - 1], pieces[i]);
+  return runs;
+}
+
+Extents file_side(std::span<const Piece> pieces) {
+  std::vector<Extent> blocks;
+  blocks.reserve(pieces.size());
+  for (const Piece& piece : pieces) blocks.push_back(piece.file);
+  return Extents::make(std::move(blocks)).value();  // parts of valid Extents
+}
+
+Memory memory_side(std::span<const Piece> pieces) {
+  std::vector<Extent> blocks;
+  blocks.reserve(pieces.size());
+  for (const Piece& piece : pieces) {
+    blocks.push_back({Offset(reinterpret_cast<uintptr_t>(piece.memory)), piece.file.length});
+  }
+  return {nullptr, Extents::make(std::move(blocks)).value()};  // addresses of this process
+}
+
+Request request_with(const HeldRight& held) {
+  Request r;
+  r.op = Op::write;
+  r.caller = held.holder.caller;
+  r.handle = held.holder.handle;
+  r.right = held.right;
+  return r;
+}
+
+Request request_for(const SmallWrite& w) {
+  Request r = request_with(*w.held);
+  r.file = w.file;
+  r.memory = Memory::of(w.data.span());
+  return r;
+}
+
+// Chooses writes of the run around pieces[first], or only downwards from it, up to a limit of bytes
+// or pieces.
+void choose(std::span<const Piece> pieces, size_t first, size_t most_pieces) {
+  while (first > 0 && touches(pieces[first - 1], pieces[first])) --first;
+  uint64_t bytes = 0;
+  size_t count = 0;
+  for (size_t i = first; i < pieces.size(); ++i) {
+    if (i > first && !touches(pieces[i - 1], pieces[i])) return;
+    SmallWrite& w = *pieces[i].write;
+    if (w.chosen) continue;
+    bytes += w.data.size;
+    count += w.file.blocks().size();
+    if (i > first && (bytes > kMostBytes || count > most_pieces)) return;
+    w.chosen = true;
+  }
+}
+
+}  // namespace
+
+// Writes of one file and caller that go to the Store as one request.
+struct SmallWrites::Batch {
+  std::vector<SmallWriteRef> writes;
+  std::vector<Piece> pieces;
+  Reservation reservation;
+  std::atomic<size_t> parties{0};  // requests of single writes that are under way
+
+  uint64_t total() const {
+    uint64_t sum = 0;
+    for (const SmallWriteRef& w : writes) sum += w->data.size;
+    return sum;
+  }
+  Request request() const {
+    if (writes.size() == 1) return request_for(*writes.front());
+    Request r = request_with(*writes.front()->held);
+    r.file = file_side(pieces);
+    r.memory = memory_side(pieces);
+    return r;
+  }
+};
+
+std::shared_ptr<SmallQueue> SmallWrites::queue_of(const Holder& holder) {
+  if (queues_.size() > kKeptQueues) {
+    std::erase_if(queues_, [](const auto& one) { return one.second.expired(); });
+  }
+  const Caller& c = *holder.caller;
+  std::string key = fmt::format("{} {} {} ", c.uid, c.gid, fmt::join(c.groups, ","));
+  key += exported_.store().identity(holder.handle);
+  std::weak_ptr<Queue>& known = queues_[key];
+  std::shared_ptr<Queue> queue = known.lock();
+  if (!queue) known = queue = std::make_shared<Queue>();
+  return queue;
+}
+
+void SmallWrites::add(SmallWriteRef write) {
+  Loop& loop = write->session->loop();
+  bool post;
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return;
+    std::shared_ptr<Queue>& queue = write->held->queue;
+    if (!queue) queue = queue_of(write->held->holder);
+    queue->overlaps |= !put(queue->pieces, *write);
+    queue->writes.push_back(std::move(write));
+    post = line_up(queue);
+  }
+  if (post) post_turn(loop);
+}
+
+// True if a turn is to be posted.
+bool SmallWrites::line_up(const std::shared_ptr<Queue>& queue) {
+  if (queue->in_line || queue->busy || queue->writes.empty()) return false;
+  queue->in_line = true;
+  line_.push_back(queue);
+  return !std::exchange(turn_posted_, true);
+}
+
+void SmallWrites::post_turn(Loop& loop) {
+  loop.post([held = exported_.shared_from_this(), &loop] { held->small_writes.turn(loop); });
+}
+
+void SmallWrites::turn(Loop& here) {
+  std::vector<std::shared_ptr<Queue>> mine;
+  Batches batches;
+  {
+    std::lock_guard lock(mutex_);
+    turn_posted_ = false;
+    mine.swap(line_);
+    for (const auto& queue : mine) {
+      queue->in_line = false;
+      queue->busy = true;
+      queue->overlaps ? all_in_order(*queue, batches) : next_run(*queue, batches);
+    }
+    ++issuing_;
+  }
+  for (const BatchRef& batch : batches) submit(batch, here);
+  bool post = false;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& queue : mine) {
+      queue->busy = false;
+      post = line_up(queue) || post;
+    }
+  }
+  end_issuing();
+  if (post) post_turn(here);
+}
+
+void SmallWrites::issue_with(const SmallWrite& write, Loop& here) {
+  Batches batches;
+  {
+    std::lock_guard lock(mutex_);
+    Queue& queue = *write.held->queue;
+    if (queue.overlaps) all_in_order(queue, batches);
+    while (!queue.writes.empty()) next_run(queue, batches);
+    ++issuing_;
+  }
+  for (const BatchRef& batch : batches) submit(batch, here);
+  end_issuing();
+}
+
+bool SmallWrites::drop(SmallWrite& write) {
+  std::lock_guard lock(mutex_);
+  if (write.state != State::waiting) return false;
+  write.state = State::dropped;
+  write.reservation.release();
+  if (Queue* const queue = write.held->queue.get()) {
+    std::erase_if(queue->pieces, [&](const Piece& p) { return p.write == &write; });
+    std::erase_if(queue->writes, [&](const SmallWriteRef& w) { return w.get() == &write; });
+  }
+  return true;
+}
+
+void SmallWrites::close() {
+  std::vector<SmallWriteRef> dropped;
+  std::unique_lock lock(mutex_);
+  closed_ = true;
+  for (const auto& [key, weak] : queues_) {
+    const auto queue = weak.lock();
+    if (!queue) continue;
+    queue->pieces.clear();
+    std::ranges::move(std::exchange(queue->writes, {}), std::back_inserter(dropped));
+  }
+  quiet_.wait(lock, [this] { return issuing_ == 0; });
+  lock.unlock();
+}
+
+bool SmallWrites::begin_issuing() {
+  std::lock_guard lock(mutex_);
+  issuing_ += !closed_;
+  return !closed_;
+}
+
+void SmallWrites::end_issuing() {
+  std::lock_guard lock(mutex_);
+  if (--issuing_ == 0 && closed_) quiet_.notify_all();
+}
+
+// ---- Who goes next; with the lock held ----
+
+void SmallWrites::next_run(Queue& queue, Batches& out) {
+  if (queue.writes.empty()) return;
+  const SmallWrite* const oldest = queue.writes.front().get();
+  size_t first = 0;
+  if (queue.passed >= kMostPassed) {
+    while (queue.pieces[first].write != oldest) ++first;
+  }
+  choose(queue.pieces, first, SIZE_MAX);
+  auto batch = std::make_shared<Batch>();
+  const auto chosen = [](const Piece& p) { return p.write->chosen; };
+  std::ranges::copy_if(queue.pieces, std::back_inserter(batch->pieces), chosen);
+  if (runs_of(batch->pieces) > kMostRuns) {  // lists of pieces: fewer of them
+    for (const Piece& p : batch->pieces) p.write->chosen = false;
+    choose(queue.pieces, first, kMostRuns);
+    std::erase_if(batch->pieces, [&](const Piece& p) { return !chosen(p); });
+  }
+  std::erase_if(queue.pieces, chosen);
+  batch->writes.reserve(batch->pieces.size());
+  for (const SmallWriteRef& w : queue.writes) {
+    if (w->chosen) batch->writes.push_back(w);
+  }
+  std::erase_if(queue.writes, [](const SmallWriteRef& w) { return w->chosen; });
+  queue.passed = oldest->chosen ? 0 : queue.passed + 1;
+  reserve(std::move(batch), out);
+}
+
+void SmallWrites::all_in_order(Queue& queue, Batches& out) {
+  queue.pieces.clear();
+  queue.overlaps = false;
+  queue.passed = 0;
+  for (const SmallWriteRef& w : std::exchange(queue.writes, {})) reserve_alone(w, out);
+}
+
+void SmallWrites::reserve(BatchRef batch, Batches& out) {
+  const SmallWrite& first = *batch->writes.front();
+  const bool free = exported_.reservations.add(
+      batch->reservation, exported_.store().identity(first.held->holder.handle),
+      ReservationTable::Mode::write, file_side(batch->pieces), first.session->loop(), [] {});
+  if (free) {
+    for (const SmallWriteRef& w : batch->writes) w->state = State::issued;
+    return out.push_back(std::move(batch));
+  }
+  batch->reservation.release();
+  for (const SmallWriteRef& w : batch->writes) reserve_alone(w, out);
+}
+
+void SmallWrites::reserve_alone(const SmallWriteRef& write, Batches& out) {
+  auto batch = std::make_shared<Batch>();
+  batch->writes.push_back(write);
+  Loop& loop = write->session->loop();
+  const bool free = exported_.reservations.add(
+      write->reservation, exported_.store().identity(write->held->holder.handle),
+      ReservationTable::Mode::write, write->file, loop,
+      [held = exported_.shared_from_this(), batch, &loop] {
+        held->small_writes.submit_waited(batch, loop);
+      });
+  if (!free) return;
+  write->state = State::issued;
+  out.push_back(std::move(batch));
+}
+
+void SmallWrites::submit_waited(const BatchRef& batch, Loop& here) {
+  {
+    std::lock_guard lock(mutex_);
+    SmallWrite& write = *batch->writes.front();
+    if (closed_ || write.state != State::waiting) return;
+    write.state = State::issued;
+    ++issuing_;
+  }
+  submit(batch, here);
+  end_issuing();
+}
+
+// ---- To the Store and back ----
+
+void SmallWrites::submit(const BatchRef& batch, Loop& here) {
+  std::vector<uint64_t> clients;
+  clients.reserve(batch->writes.size());
+  for (const SmallWriteRef& w : batch->writes) clients.push_back(w->session->id());
+  auto ends = [held = exported_.shared_from_this(), batch](Result<Reply>&& result) {
+    held->small_writes.ended(batch, std::move(result));
+  };
+  exported_.store().submit(batch->request(), std::move(ends), {&here, 0, clients});
+}
+
+void SmallWrites::ended(const BatchRef& batch, Result<Reply>&& result) {
+  if (result && result->count != batch->total()) {
+    result = Error(EIO, "the store wrote less than it was given").with_done(result->count);
+  }
+  if (!result && batch->writes.size() > 1 && begin_issuing()) {
+    submit_each(batch);
+    return end_issuing();
+  }
+  for (const SmallWriteRef& w : batch->writes) {
+    if (!result) w->error = result.error();
+    if (result) w->verifier = result->verifier;
+  }
+  hand_back(*batch);
+}
+
+// Who is to blame? A write may be repeated: it is the same bytes.
+void SmallWrites::submit_each(const BatchRef& batch) {
+  batch->parties = batch->writes.size();
+  // The last that comes back empties the batch.
+  const std::vector<SmallWriteRef> writes = batch->writes;
+  for (const SmallWriteRef& w : writes) {
+    exported_.store().submit(
+        request_for(*w),
+        [held = exported_.shared_from_this(), batch, w](Result<Reply>&& result) {
+          if (!result) w->error = std::move(result).error();
+          if (result) w->verifier = result->verifier;
+          if (batch->parties.fetch_sub(1) == 1) held->small_writes.hand_back(*batch);
+        },
+        {nullptr, w->session->id()});
+  }
+}
+
+// To each on its own loop.
+void SmallWrites::hand_back(Batch& batch) {
+  batch.reservation.release();
+  std::vector<SmallWriteRef> writes = std::move(batch.writes);
+  if (writes.size() == 1) {
+    std::lock_guard lock(mutex_);
+    writes.front()->reservation.release();
+  }
+  for (auto rest = std::span(writes); !rest.empty();) {
+    Loop& loop = rest.front()->session->loop();
+    const auto others =
+        std::stable_partition(rest.begin(), rest.end(),
+                              [&](const SmallWriteRef& w) { return &w->session->loop() == &loop; });
+    std::vector<SmallWriteRef> here(std::make_move_iterator(rest.begin()),
+                                    std::make_move_iterator(others));
+    rest = rest.subspan(here.size());
+    const auto tell = [](std::vector<SmallWriteRef>& done) {
+      for (const SmallWriteRef& w : done) w->session->written(*w);
+    };
+    if (loop.on_loop()) {
+      tell(here);
+    } else {
+      loop.post([tell, done = std::move(here)]() mutable { tell(done); });
+    }
+  }
+}
+
+}  // namespace forebay::server
