@@ -46,6 +46,10 @@ Collective::Settings Collective::settings() const {
   Settings s;
   s.wish[0] = static_cast<uint64_t>(plan::wish_of(hints["romio_cb_read"]));
   s.wish[1] = static_cast<uint64_t>(plan::wish_of(hints["romio_cb_write"]));
+  if (hints.is("romio_no_indep_rw", "true"))  // as ROMIO: then there is nothing else
+    for (uint64_t& wish : s.wish)
+      if (wish == static_cast<uint64_t>(plan::Wish::automatic))
+        wish = static_cast<uint64_t>(plan::Wish::enable);
   s.limit = hints.number("cb_nodes");
   s.per_node = plan::per_node_of(hints["cb_config_list"]).value_or(UINT32_MAX);
   s.buffer = std::min(hints.number("cb_buffer_size"), 2 * kMostBuffer);

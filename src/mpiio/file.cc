@@ -46,12 +46,20 @@ Result<uint64_t> File::move_in_store(Op op, Extents where, Extents memory) const
   moving.flags = op == Op::write ? write_flags.load() : 0;
   moving.file = std::move(where);
   moving.memory.shape = std::move(memory);
+  if (op == Op::read)
+    if (const auto costs = sieve_costs(moving.file, sieving, place.local || place.served))
+      return read_sieved(*place.store, moving, *costs);
   auto reply = call(std::move(moving));
   if (!reply) return reply.error();
   return reply->count;
 }
 
 void File::obey_hints() {
+  sieving.wanted = hints.is("romio_ds_read", "enable")    ? SieveWanted::always
+                   : hints.is("romio_ds_read", "disable") ? SieveWanted::never
+                                                          : SieveWanted::automatic;
+  sieving.window = std::max<uint64_t>(hints.number("ind_rd_buffer_size"), 1);
+  sieving.hole = hints.number("romio_cb_ds_threshold");
   write_flags = !place.served                             ? 0u
                 : hints.is("forebay_write_behind", "on")  ? uint32_t{kFlagBehind}
                 : hints.is("forebay_write_behind", "off") ? uint32_t{kFlagStable}

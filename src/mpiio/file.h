@@ -13,6 +13,7 @@
 #include "mpiio/hints.h"
 #include "mpiio/kept_realms.h"
 #include "mpiio/meeting.h"
+#include "mpiio/sieved_read.h"
 #include "mpiio/view.h"
 #include "mpiio/whereabouts.h"
 #include "store/open_path.h"
@@ -95,6 +96,7 @@ struct File {
 
   Hints hints;
   HintList user_hints;                   // which stay on top
+  ReadSieving sieving;                   // and of its reads; changed by collective calls only
   std::atomic<uint32_t> write_flags{0};  // what hints say of its writes
   void obey_hints();                     // after they have changed
   MPI_Errhandler handler = MPI_ERRORS_RETURN;

@@ -27,6 +27,10 @@ const std::vector<Row>& rows() {
       {{"cb_config_list", "", "which processes may be aggregators"}, Kind::text},
       {{"romio_cb_read", "automatic", "collective buffering of reads"}, Kind::choice, kSwitch},
       {{"romio_cb_write", "automatic", "collective buffering of writes"}, Kind::choice, kSwitch},
+      {{"romio_no_indep_rw", "false", "all calls are collective"}, Kind::choice, kBool},
+      {{"romio_ds_read", "automatic", "sieving of reads"}, Kind::choice, kSwitch},
+      {{"ind_rd_buffer_size", "4194304", "bytes of a sieved read"}, Kind::positive},
+      {{"romio_cb_ds_threshold", "", "holes up to which reads are sieved"}, Kind::number},
       {{"romio_cb_pfr", "automatic", "file realms that stay"}, Kind::choice, kSwitch},
       {{"romio_cb_fr_type", "aar", "the size of file realms that stay"}, Kind::realm_size},
       {{"romio_cb_fr_alignment", "1", "to which offsets file realms are aligned"}, Kind::positive},
@@ -91,11 +95,10 @@ std::string_view trimmed(std::string_view text) {
 }
 
 std::string_view why_ignored(std::string_view key) {
-  if (key.starts_with("romio_ds_") || key.starts_with("ind_"))
-    return "pieces are sieved by servers, by cost; without one they go through a mapping";
+  if (key == "romio_ds_write" || key == "ind_wr_buffer_size")
+    return "writes are sieved by servers only, by cost: nobody else can exclude other writers";
   if (key == "romio_cb_alltoall")
     return "ranks of a node exchange through shared memory, others by messages";
-  if (key == "romio_cb_ds_threshold") return "a window has no gaps to sieve";
   return "does nothing here";
 }
 
@@ -163,12 +166,8 @@ const std::vector<Hints::About>& Hints::honoured() {
 }
 
 const std::vector<std::string_view>& Hints::known_and_ignored() {
-  static const std::vector<std::string_view> list = {"romio_ds_read",
-                                                     "romio_ds_write",
-                                                     "ind_rd_buffer_size",
+  static const std::vector<std::string_view> list = {"romio_ds_write",
                                                      "ind_wr_buffer_size",
-                                                     "romio_no_indep_rw",
-                                                     "romio_cb_ds_threshold",
                                                      "romio_cb_alltoall",
                                                      "start_iodevice",
                                                      "access_style",

@@ -39,7 +39,7 @@ TEST(Hints, TakenIgnoredAndUnknown) {
   EXPECT_THAT(hints.ignored(), ElementsAre(HasSubstr("romio_lustre_co_ratio=2"))) << "told once";
   EXPECT_EQ(hints["cb_nodes"], "") << "not set, not shown";
   EXPECT_FALSE(hints.all().contains("cb_nodes"));
-  for (const char* key : {"romio_ds_read", "ind_rd_buffer_size", "start_iodevice"}) {
+  for (const char* key : {"romio_ds_write", "ind_wr_buffer_size", "start_iodevice"}) {
     EXPECT_EQ(hints.set(key, "65536"), Hints::Taken::ignored);
     EXPECT_FALSE(hints.all().contains(key)) << "not in effect, not shown";
   }
