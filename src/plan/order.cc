@@ -8,8 +8,9 @@
 namespace forebay::plan {
 
 std::span<const OrderItem> Iterations::One::operator[](size_t aggregator) const {
-  const auto found = std::ranges::equal_range(who_, static_cast<uint32_t>(aggregator));
-  return {items_ + (found.begin() - who_.begin()), found.size()};
+  const auto [first, last] =
+      std::equal_range(who_.begin(), who_.end(), static_cast<uint32_t>(aggregator));
+  return {items_ + (first - who_.begin()), static_cast<size_t>(last - first)};
 }
 
 Iterations::One Iterations::operator[](size_t iteration) const {

@@ -10,7 +10,7 @@ using Kind = TypeNode::Kind;
 
 // What begins a node. A node that was written before is only named, or types that use each other
 // twice at every level would double with every level.
-enum Tag : int64_t { kNothing, kRun, kLoop, kList, kAgain };
+enum Tag : int64_t { kNoBytes, kOneRun, kOneLoop, kOneList, kAgain };
 
 constexpr int kMostLevels = 2000;  // deeper than any program nests; the decoder recurses
 
@@ -19,16 +19,16 @@ class Writer {
   explicit Writer(std::vector<int64_t>& numbers) : numbers_(numbers) {}
 
   void node(const TypeNode* node) {
-    if (!node) return numbers_.push_back(kNothing);
-    if (node->kind == Kind::kRun) return put(kRun, node->size);
+    if (!node) return numbers_.push_back(kNoBytes);
+    if (node->kind == Kind::kRun) return put(kOneRun, node->size);
     const auto [known, is_new] = known_.try_emplace(node, static_cast<int64_t>(known_.size()));
     if (!is_new) return put(kAgain, static_cast<uint64_t>(known->second));
     if (node->kind == Kind::kLoop) {
-      put(kLoop, node->count);
+      put(kOneLoop, node->count);
       numbers_.push_back(node->stride);
       return this->node(node->child.get());
     }
-    put(kList, node->entries.size());
+    put(kOneList, node->entries.size());
     for (size_t i = 0; i < node->entries.size(); ++i) {
       const TypeNode::Entry& entry = node->entries[i];
       numbers_.push_back(entry.at);
@@ -67,19 +67,19 @@ class Reader {
   Result<TypeTree> node(int level) {
     auto tag = number();
     if (!tag || level > kMostLevels) return garbled();
-    if (*tag == kNothing) return TypeTree();
+    if (*tag == kNoBytes) return TypeTree();
     auto value = number();
     if (!value || *value < 0) return garbled();
     const auto n = static_cast<uint64_t>(*value);
-    if (*tag == kRun) return n > 0 ? Result<TypeTree>(make_run(n)) : Result<TypeTree>(garbled());
+    if (*tag == kOneRun) return n > 0 ? Result<TypeTree>(make_run(n)) : Result<TypeTree>(garbled());
     if (*tag == kAgain)
       return n < known_.size() && known_[n] ? Result<TypeTree>(known_[n])
                                             : Result<TypeTree>(garbled());
     const size_t mine = known_.size();
     known_.emplace_back();
-    auto made = *tag == kLoop   ? loop(n, level)
-                : *tag == kList ? list(n, level)
-                                : Result<TypeTree>(garbled());
+    auto made = *tag == kOneLoop   ? loop(n, level)
+                : *tag == kOneList ? list(n, level)
+                                   : Result<TypeTree>(garbled());
     if (made) known_[mine] = *made;
     return made;
   }

@@ -78,10 +78,10 @@ bool is_crumbs(const Extents& shape) {
 template <class Call>
 Result<uint64_t> move_staged(const Extents& file, const Memory& memory, Way way, Call&& call) {
   ExtentCursor places(file), cursor(memory.shape);
-  std::byte* const stage = Stage::of_thread();
+  std::byte* const stage = ReadStage::of_thread();
   uint64_t total = 0;
   while (!places.done()) {
-    const Extent run = places.take(Length(Stage::kBytes));
+    const Extent run = places.take(Length(ReadStage::kBytes));
     const std::span<std::byte> bytes(stage, run.length.value);
     if (way.write) copy_out(memory, cursor, bytes);
     Batch<2> batch{run.offset, run.length, 1, {{bytes.data(), bytes.size()}}};  // 1 of them

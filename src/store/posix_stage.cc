@@ -63,7 +63,7 @@ bool this_processor_is_slow() {
 
 }  // namespace
 
-std::byte* Stage::of_thread() {
+std::byte* ReadStage::of_thread() {
   thread_local const Pages memory = pages(kBytes + kPage);
   return memory.get() + kAhead;
 }

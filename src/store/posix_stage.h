@@ -12,7 +12,7 @@
 
 namespace forebay::posix {
 
-class Stage {
+class ReadStage {
  public:
   static constexpr uint64_t kBytes = 256_KiB;
   static std::byte* of_thread();  // kept as long as the thread lives

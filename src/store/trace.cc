@@ -20,7 +20,7 @@ std::string short_hash(std::string_view bytes) {
   return fmt::format("{:08x}", hash);
 }
 
-std::string quoted(std::string_view name) {
+std::string in_quotes(std::string_view name) {
   std::string out = "\"";
   for (const unsigned char c : name) {
     if (c == '"' || c == '\\') {
@@ -40,9 +40,9 @@ const char* access_name(Access access) {
 }
 
 void put_names(Line& line, const Request& r, uint32_t fields) {
-  if (fields & kName) put(line, " {}", quoted(r.name));
+  if (fields & kName) put(line, " {}", in_quotes(r.name));
   if (fields & kHandle2) put(line, " {}", short_hash(r.handle2.bytes));
-  if (fields & kName2) put(line, " {}", quoted(r.name2));
+  if (fields & kName2) put(line, " {}", in_quotes(r.name2));
 }
 
 void put_arguments(Line& line, const Request& r, uint32_t fields) {
