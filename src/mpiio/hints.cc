@@ -23,7 +23,7 @@ constexpr std::string_view kBool = "true|false";
 const std::vector<Row>& rows() {
   static const std::vector<Row> table = {
       {{"cb_nodes", "", "aggregators of a collective call"}, Kind::positive},
-      {{"cb_buffer_size", "", "bytes of an aggregator's buffer"}, Kind::positive},
+      {{"cb_buffer_size", "16777216", "bytes of an aggregator's buffer"}, Kind::positive},
       {{"cb_config_list", "", "which processes may be aggregators"}, Kind::text},
       {{"romio_cb_read", "automatic", "collective buffering of reads"}, Kind::choice, kSwitch},
       {{"romio_cb_write", "automatic", "collective buffering of writes"}, Kind::choice, kSwitch},
@@ -31,7 +31,7 @@ const std::vector<Row>& rows() {
       {{"romio_ds_read", "automatic", "sieving of reads"}, Kind::choice, kSwitch},
       {{"ind_rd_buffer_size", "4194304", "bytes of a sieved read"}, Kind::positive},
       {{"romio_cb_ds_threshold", "", "holes up to which reads are sieved"}, Kind::number},
-      {{"romio_cb_pfr", "automatic", "file realms that stay"}, Kind::choice, kSwitch},
+      {{"romio_cb_pfr", "", "file realms that stay"}, Kind::choice, kSwitch},
       {{"romio_cb_fr_type", "aar", "the size of file realms that stay"}, Kind::realm_size},
       {{"romio_cb_fr_alignment", "1", "to which offsets file realms are aligned"}, Kind::positive},
       {{"striping_factor", "", "storage targets of the file"}, Kind::number},

@@ -20,10 +20,6 @@
 namespace forebay::mpiio {
 namespace {
 
-// Of an aggregator. On a local file system what was filled is still in the processor's cache when
-// it is written; elsewhere few large requests matter more.
-constexpr uint64_t kLocalBuffer = 1_MiB, kBuffer = 16_MiB;
-
 Fault check_amode(int amode) {
   const auto access =
       static_cast<unsigned>(amode & (MPI_MODE_RDONLY | MPI_MODE_WRONLY | MPI_MODE_RDWR));
@@ -204,8 +200,6 @@ class Opening {
             known.try_emplace(names[rank], static_cast<uint32_t>(known.size())).first->second;
     }
     Hints& hints = file_->hints;
-    if (hints["cb_buffer_size"].empty())
-      hints.set("cb_buffer_size", std::to_string(file_->place.local ? kLocalBuffer : kBuffer));
     if (!hints["cb_nodes"].empty()) return;
     const auto per_node = plan::per_node_of(hints["cb_config_list"]).value_or(aggregators_);
     const auto chosen = plan::choose_aggregators(file_->nodes, 0, per_node);
