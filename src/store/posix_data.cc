@@ -48,6 +48,12 @@ Result<Fd> Operations::open_for(const At& at, Access access, int flags) {
 Result<Right> Operations::grant(At& at, const Request& r, const Handle& handle, Fd opened) {
   const Grant grant{r.caller->uid, r.access};
   Right right = rights_.make(handle, grant);
+  // Whoever takes the last name either sees the right, and keeps the file, or is seen here.
+  std::lock_guard lock(losing(at.file->id));
+  const Result<FileStat> stat = stat_of(opened.get());
+  if (!stat) return stat.error();
+  if (stat->attr.links == 0 && !at.file->has_rights())
+    return Error(ESTALE, "the file was removed while it was opened");
   while (!table_.add_right(*at.file, right.bytes, grant)) {
     Result<At> again = this->at(handle);
     if (!again) return std::move(again).error();
@@ -159,10 +165,12 @@ Result<Reply> Operations::create(At& at, Request& r) {
   if (auto ok = may_make(at, r.name); !ok) return ok.error();
   const bool both = mapped_ && r.access == Access::write;  // as open_for()
   const int flags = open_flags(both ? Access::both : r.access) | O_CREAT | O_EXCL;
-  for (;;) {
+  constexpr int kTries = 100;
+  for (int tries = 1;; ++tries) {
     Result<Fd> made = with_room([&]() -> Result<Fd> {
       Fd fd;
       const auto make = [&] {
+        const NameLocks locks = lock_names({at, r.name});
         Result<Fd> opened = open_beneath(at.fd(), r.name, flags, r.mode);
         if (!opened) return errno = opened.error().code(), -1;
         fd = std::move(*opened);
@@ -171,11 +179,12 @@ Result<Reply> Operations::create(At& at, Request& r) {
       if (auto ok = act(*r.caller, make, r.name); !ok) return ok.error();
       return fd;
     });
-    if (made) return created(std::move(*made), r);
-    if (made.error().code() != EEXIST || (r.flags & kFlagExclusive)) return std::move(made).error();
-    Result<Fd> path = with_room([&] { return open_path(at.fd(), r.name); });
-    if (path) return open_existing(std::move(*path), r);
-    if (path.error().code() != ENOENT) return std::move(path).error();
+    const bool exists = !made && made.error().code() == EEXIST;
+    if (!made && (!exists || (r.flags & kFlagExclusive))) return std::move(made).error();
+    Result<Reply> reply = made ? created(std::move(*made), r) : open_existing(at, r);
+    // Removed by somebody before it was ours: as if they had come first.
+    const int code = reply ? 0 : reply.error().code();
+    if ((code != ESTALE && code != ENOENT) || tries == kTries) return reply;
   }
 }
 
@@ -188,8 +197,10 @@ Result<Reply> Operations::created(Fd opened, Request& r) {
   return with_right(std::move(*named), r, std::move(opened));
 }
 
-Result<Reply> Operations::open_existing(Fd path, Request& r) {
-  Result<Named> named = name(std::move(path));
+Result<Reply> Operations::open_existing(const At& directory, Request& r) {
+  Result<Fd> path = with_room([&] { return open_path(directory.fd(), r.name); });
+  if (!path) return std::move(path).error();
+  Result<Named> named = name(std::move(*path));
   if (!named) return std::move(named).error();
   At& at = named->at;
   if (auto ok = must_be_file(at.file->type); !ok) return ok.error();

@@ -208,6 +208,7 @@ Result<Reply> Operations::link(At& file, Request& r) {
     const Result<Attr> attr = attr_of(file);
     if (attr && attr->links == 0) return Error(ENOENT, "the file was removed");
   }
+  const NameLocks locks = lock_names({*directory, r.name2});
   // With the descriptor itself (AT_EMPTY_PATH) the kernel wants a capability that callers lack.
   const auto make = [&] {
     return ::linkat(AT_FDCWD, ProcPath(file.fd()).c_str(), directory->fd(), r.name2.c_str(),
@@ -223,18 +224,34 @@ Result<Reply> Operations::link(At& file, Request& r) {
 
 // ---- Files that lose a name ----
 
+Operations::NameLocks Operations::lock_names(const Place& one, const Place& other) {
+  const auto index = [this](const Place& place) {
+    const size_t hash =
+        InodeIdHash()(place.directory.file->id) ^ std::hash<std::string_view>()(place.name);
+    return hash % naming_.size();
+  };
+  const auto [first, second] = std::minmax({index(one), index(other)});
+  NameLocks locks;
+  locks[0] = std::unique_lock(naming_[first]);
+  if (second != first) locks[1] = std::unique_lock(naming_[second]);
+  return locks;
+}
+
 // Looks at what the name is, and if that is open gives it a link in the own folder.
 Operations::Losing Operations::before_loss(const At& directory, const std::string& name,
                                            const Caller& caller) {
   if (!identity_.become(caller)) return {};
   Result<Fd> path = with_room([&] { return open_path(directory.fd(), name); });
   if (!path) return {};
-  const Result<FileStat> stat = stat_of(path->get());
+  Result<FileStat> stat = stat_of(path->get());
   if (!stat) return {};
   Losing it;
   it.lock = std::unique_lock(losing(stat->id));
+  // Again: others may have taken other names of the file.
+  stat = stat_of(path->get());
+  if (!stat) return {};
   it.file = table_.find(stat->id);
-  if (!it.file) return {};
+  if (!it.file) return it;
   it.ours = !unlinked_.contains(stat->id);
   it.last = stat->attr.type == FileType::directory || stat->attr.links <= (it.ours ? 1 : 2);
   it.open = it.file->has_rights();
@@ -270,6 +287,7 @@ void Operations::still_named(const Losing& it) {
 Result<Reply> Operations::remove(At& at, Request& r) {
   if (is_own_folder(at, r.name)) return Error(ENOENT);
   const bool directory = (r.flags & kFlagDirectory) != 0;
+  const NameLocks locks = lock_names({at, r.name});
   const Losing it = before_loss(at, r.name, *r.caller);
   const auto unlink = [&] {
     return ::unlinkat(at.fd(), r.name.c_str(), directory ? AT_REMOVEDIR : 0);
@@ -288,6 +306,7 @@ Result<Reply> Operations::rename(At& from, Request& r) {
   if (!to) return std::move(to).error();
   if (auto ok = may_make(*to, r.name2); !ok) return ok.error();
   const bool replaces = (r.flags & (kFlagExchange | kFlagNoReplace)) == 0;
+  const NameLocks locks = lock_names({from, r.name}, {*to, r.name2});
   Losing it;
   if (replaces) it = before_loss(*to, r.name2, *r.caller);
   const unsigned flags = r.flags & kFlagExchange    ? RENAME_EXCHANGE

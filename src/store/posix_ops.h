@@ -127,7 +127,7 @@ class Operations {
   // Makes the right, and keeps the descriptor that open or create got for it.
   Result<Right> grant(At& at, const Request& r, const Handle& handle, Fd opened);
   Result<Reply> created(Fd opened, Request& r);
-  Result<Reply> open_existing(Fd path, Request& r);
+  Result<Reply> open_existing(const At& directory, Request& r);
   Result<Reply> with_right(Named named, Request& r, Fd opened);
   Result<Reply> read_list_of(At& at, Request& r, bool nowait);
   // The twin of the descriptor, opened if need be; below 0: there is none.
@@ -147,9 +147,18 @@ class Operations {
     bool pinned = false;  // or its descriptors stay open instead
     std::unique_lock<std::mutex> lock;
   };
-  // Held from the look whether a file is open until its name is gone, and by close: so that a file
-  // does not lose its last user in between.
+  // Held from the look whether a file is open until its name is gone, by close and by whoever
+  // opens: so that a file neither loses its last user in between nor gets its first.
   std::mutex& losing(const InodeId& id) { return losing_[InodeIdHash()(id) % losing_.size()]; }
+  // Held from the look what a name is until it is something else, and by whoever makes names of
+  // files; taken before the above.
+  struct Place {
+    const At& directory;
+    std::string_view name;
+  };
+  using NameLocks = std::array<std::unique_lock<std::mutex>, 2>;
+  NameLocks lock_names(const Place& one, const Place& other);
+  NameLocks lock_names(const Place& one) { return lock_names(one, one); }
   Losing before_loss(const At& directory, const std::string& name, const Caller& caller);
   void lost_name(const Losing& losing);
   void still_named(const Losing& losing);
@@ -165,6 +174,7 @@ class Operations {
   Rights rights_;
   FileTable table_;
   UnlinkedFiles unlinked_;
+  std::array<std::mutex, 256> naming_;
   std::array<std::mutex, 64> losing_;
   InodeId top_id_;
   Handle top_handle_;
