@@ -32,7 +32,6 @@ Export::Export(ExportOptions o, Handle r, std::unique_ptr<Store> store, CounterS
           options.write_behind, boot)),
       prepared_(store_->prepare(pool.memory(), pool.buffer_size())),
       gathers_writes_(store_->concurrency() == 0 && !options.sieve.writes &&
-                      options.write_behind.when != WriteBehindOptions::When::always &&
                       options.scheduler.policy != SchedulerOptions::Policy::fifo) {
   if (prepared_) pool.keep_pages();
   for (int i = 0; i < kOpCount; ++i) {

@@ -49,9 +49,8 @@ class Export : public std::enable_shared_from_this<Export> {
   }
 
   // Do small writes gather on their way to the Store? Not if it has threads of its own, or somebody
-  // else who puts them in order, or once any are acknowledged early: who must be told of their loss
-  // is known to those that go the long way only.
-  bool gathers_writes() const { return gathers_writes_ && !store_->used(); }
+  // else who puts them in order.
+  bool gathers_writes() const { return gathers_writes_; }
 
   // Is this a write that is to be sieved, so that it must have its holes for itself?
   bool wants_holes(const Request& request) const {

@@ -114,7 +114,7 @@ bool Session::take_small_write(wire::Bytes message, uint32_t payload) {
 
 void Session::begin_small() {
   SmallWriteRef w = std::move(incoming_small_);
-  if (closing_) return;
+  if (closing_ || stopping_) return;  // as admit(): for our successor
   Slot& slot = slots_[w->id.slot];
   slot.sequence = w->id.sequence;
   slot.reply.clear();

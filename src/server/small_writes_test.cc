@@ -191,6 +191,31 @@ TEST_F(SmallWritesTest, AreDoneOnceAcrossALostConnection) {
   EXPECT_EQ(sim_.store->calls(Op::write), before) << "remembered, not done again";
 }
 
+// A bulk write that has not begun goes to the next server; a small one that follows it must not be
+// written by this one, wherever on its way the stop finds it.
+TEST(SmallWritesStop, NoneOvertakesWhatIsLeftToTheNextServer) {
+  SimOptions slow;
+  slow.delay_min = slow.delay_max = 1ms;
+  slow.window = 256;  // a small write arrives in pieces
+  for (int moment = 0; moment < 20; ++moment) {
+    SimServer sim(test_seed(), {}, SimServer::small(), slow);
+    auto c = sim.client();
+    const OpenFile f = create(*c, "f");
+    c->call(data_request(Op::write, f, range(0, 10)), pattern(1, 10));
+    sim.store->clear();
+    c->auto_pull = false;
+    const auto bulk =
+        c->send(data_request(Op::write, f, range(0, 2 * kBlock)), pattern(2, 2 * kBlock), true);
+    const auto small = c->send(data_request(Op::write, f, range(0, kBlock)), pattern(3, kBlock));
+    sim.loop.run_for(moment * 500us);
+    bool stopped = false;
+    sim.server->stop(100s, [&] { stopped = true; });
+    EXPECT_TRUE(sim.loop.run_until([&] { return stopped; }, 50s)) << "stopped after " << moment;
+    EXPECT_EQ(sim.store->calls(Op::write), 0u) << "stopped after " << moment;
+    EXPECT_FALSE(bulk->done() || small->done());
+  }
+}
+
 TEST_F(SmallWritesTest, NobodyIsPassedOverForLong) {
   start(2);
   uint64_t answered = 0;
