@@ -192,8 +192,10 @@ ExportOptions export_options(const ExportConfig& config) {
   options.scheduler.brute_force = config.merger == "brute";
   // To a store in memory a call is nothing, and a copy is all there is.
   options.sieve.reads = config.sieve == "auto" && config.store == "posix";
-  options.sieve.writes = config.sieve_writes && config.store == "posix";
-  using When = WriteBehindOptions::When;
+  options.sieve.writes = config.store != "posix"         ? When::never
+                         : config.sieve_writes == "true" ? When::always
+                         : config.sieve_writes == "hint" ? When::asked
+                                                         : When::never;
   options.write_behind.when = config.write_behind == "on"    ? When::always
                               : config.write_behind == "off" ? When::never
                                                              : When::asked;

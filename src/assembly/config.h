@@ -54,7 +54,7 @@ struct ExportConfig {
   unsigned quantum = 256;
   std::string merger = "tree";
   std::string sieve = "auto";
-  bool sieve_writes = false;
+  std::string sieve_writes = "hint";
   std::string write_behind = "hint";
   uint64_t write_behind_memory = 32_MiB;
   Duration write_behind_age = std::chrono::seconds(1);

@@ -107,9 +107,11 @@ std::vector<Key> describe(ExportConfig& c) {
        "call for each piece (`auto`), or always piece by piece (`off`)",
        "auto|off"},
       {"sieve_writes", &c.sieve_writes,
-       "the same for writes: what lies between the pieces is read and written back, so only for "
-       "an export that nobody writes to but through this server; it waits for others that use the "
-       "same part of the file, and fills the holes of a sparse file"},
+       "the same for writes: of none (`false`), of clients that ask for it (`hint`), or of all "
+       "(`true`); what lies between the pieces is read and written back, so only for files that "
+       "nobody writes to but through this server; it waits for others that use the same part of "
+       "the file, and fills the holes of a sparse file",
+       "false|hint|true"},
       {"write_behind", &c.write_behind,
        "which writes are acknowledged when they are in the server's memory and written later, "
        "merged: none (`off`), those of clients that ask for it (`hint`), or all (`on`); commit and "

@@ -44,7 +44,7 @@ size_t Session::joinable() const {
 bool Session::joins(const Flight& first, const Flight& next) const {
   const Request &a = first.message.request, &b = next.message.request;
   return !next.alone && !next.cancelled && !next.parts && small_write(b) && a.flags == b.flags &&
-         a.handle == b.handle && a.right == b.right &&
+         a.length == b.length && a.handle == b.handle && a.right == b.right &&
          (first.caller == next.caller || first.caller->same_identity(*next.caller));
 }
 
@@ -74,6 +74,7 @@ Session::FlightRef Session::join(size_t count) {
   Request request;
   request.op = Op::write;
   request.flags = like.flags;
+  request.length = like.length;
   request.caller = members.front()->caller;
   request.handle = like.handle;
   request.right = like.right;

@@ -73,6 +73,32 @@ TEST_F(JointTest, OverlapsRightsAndCreditSetItsEnd) {
   for (const auto& answer : order) EXPECT_TRUE(answer->ok());
 }
 
+TEST_F(JointTest, WhatIsAskedOfThemIsTheSameForAll) {
+  connect();
+  std::string bytes = pattern(10);
+  const auto ask = [&](uint64_t at, uint32_t flags, uint64_t window) {
+    Request r = data(Op::write, at, bytes);
+    r.flags = flags;
+    r.length = Length(window);
+    submit(std::move(r));
+  };
+  ask(0, kFlagSieve, 512);
+  ask(100, kFlagSieve, 512);
+  ask(200, kFlagSieve, 1024);
+  ask(300, kFlagNoSieve, 0);
+  std::vector<size_t> sizes;
+  for (int i = 0; i < 3; ++i) {
+    const auto r = server.take_request();
+    sizes.push_back(r.request.file.blocks().size());
+    if (i == 0) {
+      EXPECT_EQ(r.request.flags, kFlagSieve);
+      EXPECT_EQ(r.request.length, Length(512));
+    }
+    server.reply(r.id, counted(10 * sizes.back()));
+  }
+  EXPECT_EQ(sizes, (std::vector<size_t>{2, 1, 1}));
+}
+
 TEST_F(JointTest, AfterAFailureEachHasItsOwnResult) {
   connect();
   write(0, "good");

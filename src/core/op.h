@@ -38,7 +38,8 @@ enum class Op : uint8_t {
   commit,        // handle, [right], flag_data_only -> verifier
   statfs,        // handle                          -> statfs
   read,          // handle, right, file, memory     -> count (short only at the end of file)
-  write,         // handle, right, file, memory, flag_behind, flag_stable
+  write,         // handle, right, file, memory, flag_behind, flag_stable, flag_sieve,
+                 // flag_no_sieve, length (of a sieve's window at most; 0: as the server likes)
                  //                                 -> count (always all, or an error with done()),
                  //                                    verifier
   layout,        // handle                          -> layout
@@ -110,6 +111,10 @@ enum Flag : uint32_t {
   // close? Neither: as the export is configured.
   kFlagBehind = 1u << 13,
   kFlagStable = 1u << 14,
+  // May a server write scattered pieces together with what lies between them? Neither: as the
+  // export is configured.
+  kFlagSieve = 1u << 15,
+  kFlagNoSieve = 1u << 16,
 };
 
 // Who asks. Shared and immutable: requests of one caller share one, so "the same caller as before"

@@ -132,7 +132,8 @@ Result<void> check_flags(const Request& r) {
     return wrong(r, "flags", fmt::format("{:#x} has flags of other operations", r.flags));
   }
   if (both(kFlagNoReplace | kFlagExchange) || both(kFlagPunchHole | kFlagZeroRange) ||
-      both(kFlagCreate | kFlagReplace) || both(kFlagBehind | kFlagStable)) {
+      both(kFlagCreate | kFlagReplace) || both(kFlagBehind | kFlagStable) ||
+      both(kFlagSieve | kFlagNoSieve)) {
     return wrong(r, "flags", fmt::format("{:#x} contradicts itself", r.flags));
   }
   return {};

@@ -119,6 +119,8 @@ TEST(OpCheck, FlagsAreThoseOfTheOperation) {
   EXPECT_EQ(code_with(Op::fallocate, flags(kFlagPunchHole | kFlagZeroRange)), EINVAL);
   EXPECT_EQ(code_with(Op::fallocate, flags(kFlagPunchHole | kFlagKeepSize)), 0);
   EXPECT_EQ(code_with(Op::xattr_set, flags(kFlagCreate | kFlagReplace)), EINVAL);
+  EXPECT_EQ(code_with(Op::write, flags(kFlagSieve | kFlagNoSieve)), EINVAL);
+  EXPECT_EQ(code_with(Op::write, flags(kFlagSieve | kFlagStable)), 0);
 }
 
 TEST(OpCheck, NamesAreOneComponent) {

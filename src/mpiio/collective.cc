@@ -61,6 +61,7 @@ Collective::Settings Collective::settings() const {
   s.realms = kind_of(hints["forebay_realms"]);
   s.stripe = hints.number("striping_unit");
   s.targets = std::clamp<uint64_t>(hints.number("striping_factor"), 1, kMostTargets);
+  s.first_target = hints.number("start_iodevice") % s.targets;
   s.order = hints.is("forebay_order", "offset") ? 0 : 1;
   s.local = file_.place.local;
   s.keep = static_cast<uint64_t>(plan::wish_of(hints["romio_cb_pfr"]));
@@ -106,7 +107,8 @@ Collective::Described Collective::describe(const plan::ViewPart& part) const {
 plan::Striping Collective::striping() const {
   const Settings& settings = summaries_.front().settings;
   if (settings.order == 0) return {};
-  return {settings.stripe, static_cast<uint32_t>(settings.targets)};
+  return {settings.stripe, static_cast<uint32_t>(settings.targets),
+          static_cast<uint32_t>(settings.first_target)};
 }
 
 Extent Collective::region() const {

@@ -42,7 +42,7 @@ class Collective {
     uint64_t limit = 0, per_node = 1;
     uint64_t buffer = 0, alignment = 1;
     uint64_t realms = 0;  // a Kind
-    uint64_t stripe = 0, targets = 1;
+    uint64_t stripe = 0, targets = 1, first_target = 0;
     uint64_t order = 0;                      // not 0: by target, if these are known
     uint64_t keep = 0;                       // a Wish: realms that persist
     uint64_t form = 0, size = 0, cache = 0;  // of those

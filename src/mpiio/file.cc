@@ -46,6 +46,10 @@ Result<uint64_t> File::move_in_store(Op op, Extents where, Extents memory) const
   moving.flags = op == Op::write ? write_flags.load() : 0;
   moving.file = std::move(where);
   moving.memory.shape = std::move(memory);
+  if (op == Op::write && !moving.file.contiguous()) {
+    moving.flags |= sieve_flags;
+    moving.length = Length(sieve_window);
+  }
   if (op == Op::read)
     if (const auto costs = sieve_costs(moving.file, sieving, place.local || place.served))
       return read_sieved(*place.store, moving, *costs);
@@ -64,6 +68,20 @@ void File::obey_hints() {
                 : hints.is("forebay_write_behind", "on")  ? uint32_t{kFlagBehind}
                 : hints.is("forebay_write_behind", "off") ? uint32_t{kFlagStable}
                                                           : 0u;
+  if (const char* why = why_never_sieved()) {
+    if (!hints.is("romio_ds_write", "disable")) hints.ignore("romio_ds_write", why);
+    hints.ignore("ind_wr_buffer_size", why);
+    return;
+  }
+  sieve_flags = hints.is("romio_ds_write", "enable")    ? uint32_t{kFlagSieve}
+                : hints.is("romio_ds_write", "disable") ? uint32_t{kFlagNoSieve}
+                                                        : 0u;
+  sieve_window = hints.number("ind_wr_buffer_size");
+}
+
+const char* File::why_never_sieved() const {
+  if (!place.served) return "writes are sieved by servers only: nobody else excludes other writers";
+  return reads() ? nullptr : "to sieve a write is to read too, and the file is not open for that";
 }
 
 Fault File::gather(const void* mine, size_t bytes, void* all) const {

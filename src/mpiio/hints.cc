@@ -30,12 +30,15 @@ const std::vector<Row>& rows() {
       {{"romio_no_indep_rw", "false", "all calls are collective"}, Kind::choice, kBool},
       {{"romio_ds_read", "automatic", "sieving of reads"}, Kind::choice, kSwitch},
       {{"ind_rd_buffer_size", "4194304", "bytes of a sieved read"}, Kind::positive},
+      {{"romio_ds_write", "automatic", "sieving of writes, by servers"}, Kind::choice, kSwitch},
+      {{"ind_wr_buffer_size", "", "bytes of a sieved write"}, Kind::positive},
       {{"romio_cb_ds_threshold", "", "holes up to which reads are sieved"}, Kind::number},
       {{"romio_cb_pfr", "", "file realms that stay"}, Kind::choice, kSwitch},
       {{"romio_cb_fr_type", "aar", "the size of file realms that stay"}, Kind::realm_size},
       {{"romio_cb_fr_alignment", "1", "to which offsets file realms are aligned"}, Kind::positive},
       {{"striping_factor", "", "storage targets of the file"}, Kind::number},
       {{"striping_unit", "", "bytes of a stripe of the file"}, Kind::number},
+      {{"start_iodevice", "", "the storage target of the file's first stripe"}, Kind::number},
       {{"file_perm", "", "permission bits of a new file, octal"}, Kind::octal},
       {{"forebay_realms", "automatic", "how file realms are made"},
        Kind::choice,
@@ -95,11 +98,15 @@ std::string_view trimmed(std::string_view text) {
 }
 
 std::string_view why_ignored(std::string_view key) {
-  if (key == "romio_ds_write" || key == "ind_wr_buffer_size")
-    return "writes are sieved by servers only, by cost: nobody else can exclude other writers";
   if (key == "romio_cb_alltoall")
     return "ranks of a node exchange through shared memory, others by messages";
   return "does nothing here";
+}
+
+std::string_view fallback_of(std::string_view key) {
+  for (const Row& row : rows())
+    if (row.about.name == key) return row.about.fallback;
+  return {};
 }
 
 template <class Fn>
@@ -143,6 +150,14 @@ Hints::Taken Hints::set(std::string_view key, std::string_view value) {
   return Taken::yes;
 }
 
+void Hints::ignore(std::string_view key, std::string_view why) {
+  const auto given = values_.find(key);
+  if (given == values_.end()) return;
+  if (given->second != fallback_of(key))
+    ignored_.insert(fmt::format("{}={} ({})", key, given->second, why));
+  values_.erase(given);
+}
+
 const std::string& Hints::operator[](std::string_view key) const {
   static const std::string none;
   const auto it = values_.find(key);
@@ -166,10 +181,7 @@ const std::vector<Hints::About>& Hints::honoured() {
 }
 
 const std::vector<std::string_view>& Hints::known_and_ignored() {
-  static const std::vector<std::string_view> list = {"romio_ds_write",
-                                                     "ind_wr_buffer_size",
-                                                     "romio_cb_alltoall",
-                                                     "start_iodevice",
+  static const std::vector<std::string_view> list = {"romio_cb_alltoall",
                                                      "access_style",
                                                      "collective_buffering",
                                                      "cb_block_size",

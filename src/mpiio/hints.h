@@ -24,6 +24,8 @@ class Hints {
   Hints();  // the defaults
 
   Taken set(std::string_view key, std::string_view value);
+  // It cannot apply to this file: from now on it is not in effect, whatever was given.
+  void ignore(std::string_view key, std::string_view why);
   // Every effective value, by name: what MPI_File_get_info returns.
   const std::map<std::string, std::string, std::less<>>& all() const { return values_; }
   const std::string& operator[](std::string_view key) const;

@@ -39,10 +39,22 @@ TEST(Hints, TakenIgnoredAndUnknown) {
   EXPECT_THAT(hints.ignored(), ElementsAre(HasSubstr("romio_lustre_co_ratio=2"))) << "told once";
   EXPECT_EQ(hints["cb_nodes"], "") << "not set, not shown";
   EXPECT_FALSE(hints.all().contains("cb_nodes"));
-  for (const char* key : {"romio_ds_write", "ind_wr_buffer_size", "start_iodevice"}) {
-    EXPECT_EQ(hints.set(key, "65536"), Hints::Taken::ignored);
-    EXPECT_FALSE(hints.all().contains(key)) << "not in effect, not shown";
-  }
+}
+
+TEST(Hints, WhatCannotApplyIsNotShown) {
+  Hints hints;
+  EXPECT_EQ(hints["romio_ds_write"], "automatic");
+  hints.ignore("romio_ds_write", "no server");
+  hints.ignore("ind_wr_buffer_size", "no server");
+  EXPECT_TRUE(hints.ignored().empty()) << "nobody gave them";
+  EXPECT_EQ(hints.set("romio_ds_write", "enable"), Hints::Taken::yes);
+  EXPECT_EQ(hints.set("ind_wr_buffer_size", "65536"), Hints::Taken::yes);
+  hints.ignore("romio_ds_write", "no server");
+  hints.ignore("ind_wr_buffer_size", "no server");
+  EXPECT_THAT(hints.ignored(), ElementsAre("ind_wr_buffer_size=65536 (no server)",
+                                           "romio_ds_write=enable (no server)"));
+  for (const char* key : {"romio_ds_write", "ind_wr_buffer_size"})
+    EXPECT_FALSE(hints.all().contains(key));
 }
 
 TEST(Hints, FilesAndVariables) {

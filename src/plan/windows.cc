@@ -38,8 +38,15 @@ Offset end_of(std::span<const ViewPart> parts) {
   return end;
 }
 
-Ranges group(const TiledMap& realm, const Realms& stripes, size_t target, Offset end) {
-  return in_both(ranges_of(realm), ranges_of(stripes[target]), end);
+// By target: what of the realm lies there.
+std::vector<Ranges> groups_of(const TiledMap& realm, const Striping& striping, Offset end) {
+  const Realms stripes = cyclic_realms(striping.stripe, striping.targets);
+  const size_t shift = striping.targets - striping.first % striping.targets;
+  std::vector<Ranges> groups;
+  for (size_t target = 0; target < striping.targets; ++target)
+    groups.push_back(
+        in_both(ranges_of(realm), ranges_of(stripes[(target + shift) % striping.targets]), end));
+  return groups;
 }
 
 class ByTarget final : public Windows {
@@ -55,10 +62,8 @@ class ByTarget final : public Windows {
                                    .bytes = std::move(bytes),
                                    .buffer = limits.bytes,
                                    .threshold = kThreshold});
-    const Realms stripes = cyclic_realms(striping.stripe, striping.targets);
-    const Offset end = end_of(parts);
-    for (size_t target = 0; target < striping.targets; ++target)
-      groups_.emplace_back(parts, group(realm, stripes, target, end));
+    for (Ranges& group : groups_of(realm, striping, end_of(parts)))
+      groups_.emplace_back(parts, std::move(group));
   }
 
   std::vector<Extent> next() override {
@@ -117,11 +122,9 @@ std::unique_ptr<Windows> windows_by_offset(std::span<const ViewPart> parts, cons
 
 std::vector<uint64_t> bytes_by_target(std::span<const ViewPart> parts, const TiledMap& realm,
                                       const Striping& striping) {
-  const Realms stripes = cyclic_realms(striping.stripe, striping.targets);
-  const Offset end = end_of(parts);
   std::vector<uint64_t> bytes;
-  for (size_t target = 0; target < striping.targets; ++target)
-    bytes.push_back(Coverage(parts, group(realm, stripes, target, end)).count());
+  for (Ranges& group : groups_of(realm, striping, end_of(parts)))
+    bytes.push_back(Coverage(parts, std::move(group)).count());
   return bytes;
 }
 

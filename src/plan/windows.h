@@ -15,8 +15,9 @@
 namespace forebay::plan {
 
 struct Striping {
-  uint64_t stripe = 0;   // bytes; 0: not known
-  uint32_t targets = 1;  // stripe k is on target k % targets
+  uint64_t stripe = 0;  // bytes; 0: not known
+  uint32_t targets = 1;
+  uint32_t first = 0;  // stripe k is on target (first + k) % targets
   bool known() const { return stripe > 0 && targets > 1; }
 };
 

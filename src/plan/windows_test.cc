@@ -62,7 +62,8 @@ TEST(Windows, EveryByteOnceAndNoTargetForTwo) {
     const auto parts = random_parts(oracle);
     const auto aggregators = static_cast<size_t>(oracle.pick(1, 5));
     const Striping striping{static_cast<uint64_t>(oracle.pick(4, 200)),
-                            static_cast<uint32_t>(oracle.pick(1, 6))};
+                            static_cast<uint32_t>(oracle.pick(1, 6)),
+                            static_cast<uint32_t>(oracle.pick(0, 8))};
     const Realms realms = oracle.pick(0, 1)
                               ? even_realms(region_of(parts), aggregators, 1)
                               : striped_realms(striping.stripe, striping.targets, aggregators);
@@ -120,6 +121,17 @@ TEST(Windows, TheOrderChangesNobodysBytes) {
       add(by_target, w->next());
     EXPECT_EQ(by_offset, by_target);
   }
+}
+
+TEST(Windows, TheFirstStripesTargetMovesAllOthers) {
+  const std::vector<ViewPart> parts = {
+      {*TiledMap::view(Offset(0), *TypeMap::bytes(250)), Length(0), Length(250)}};
+  const Realms realms = even_realms(ext(0, 250), 1, 1);
+  using Bytes = std::vector<uint64_t>;
+  EXPECT_EQ(bytes_by_target(parts, realms[0], {100, 3, 0}), (Bytes{100, 100, 50}));
+  EXPECT_EQ(bytes_by_target(parts, realms[0], {100, 3, 1}), (Bytes{50, 100, 100}));
+  EXPECT_EQ(bytes_by_target(parts, realms[0], {100, 3, 5}), (Bytes{100, 50, 100}));
+  EXPECT_EQ(bytes_by_target(parts, realms[0], {100, 4, 3}), (Bytes{100, 50, 0, 100}));
 }
 
 TEST(Windows, FewRunsAtATime) {

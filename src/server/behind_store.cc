@@ -88,7 +88,7 @@ void BehindStore::State::prove(const Request& r, std::shared_ptr<const Writer> w
 // Of an open: the Store itself has just given the right, so its first use need not prove it. With
 // many ranks that write a few times each, the first writes would be most of what is not merged.
 Completion BehindStore::State::proving(const Request& r, Completion&& done) {
-  if (options_.when == WriteBehindOptions::When::never || !r.caller) return std::move(done);
+  if (options_.when == When::never || !r.caller) return std::move(done);
   return [self = shared_from_this(), caller = r.caller, handle = r.handle, access = r.access,
           done = std::move(done)](Result<Reply>&& result) mutable {
     if (result && !result->right.empty()) {
@@ -105,7 +105,6 @@ Completion BehindStore::State::proving(const Request& r, Completion&& done) {
 // ---- Writes ----
 
 bool BehindStore::State::early(const Request& r, const Origin& origin) const {
-  using When = WriteBehindOptions::When;
   if (r.op != Op::write || options_.when == When::never || (r.flags & kFlagStable) != 0) {
     return false;
   }
@@ -433,7 +432,6 @@ bool BehindStore::State::all_told() const {
 }
 
 BehindStatus BehindStore::State::status() const {
-  using When = WriteBehindOptions::When;
   std::lock_guard lock(mutex_);
   BehindStatus s = seen_;
   s.when = options_.when == When::never ? "off" : options_.when == When::asked ? "hint" : "on";

@@ -10,7 +10,7 @@ using Action = FaultRule::Action;
 
 ExportOptions behind() {
   ExportOptions o = SimServer::unmerged();
-  o.write_behind = {.when = WriteBehindOptions::When::always, .memory = 128_KiB, .age = 1s};
+  o.write_behind = {.when = When::always, .memory = 128_KiB, .age = 1s};
   return o;
 }
 

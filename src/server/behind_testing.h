@@ -16,7 +16,6 @@
 namespace forebay::server::behind_store_tests {
 
 using namespace std::chrono_literals;
-using When = WriteBehindOptions::When;
 using Action = FaultRule::Action;
 
 inline Extents at(uint64_t offset, uint64_t length) {

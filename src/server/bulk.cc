@@ -149,6 +149,7 @@ Request BulkFlight::part_of_request(Chunk& chunk) const {
   Request part;
   part.op = op;
   part.flags = request_.flags;
+  part.length = request_.length;
   part.caller = request_.caller;
   part.handle = request_.handle;
   part.right = request_.right;

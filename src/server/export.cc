@@ -31,7 +31,7 @@ Export::Export(ExportOptions o, Handle r, std::unique_ptr<Store> store, CounterS
               options.scheduler, pool),
           options.write_behind, boot)),
       prepared_(store_->prepare(pool.memory(), pool.buffer_size())),
-      gathers_writes_(store_->concurrency() == 0 && !options.sieve.writes &&
+      gathers_writes_(store_->concurrency() == 0 && options.sieve.writes != When::always &&
                       options.scheduler.policy != SchedulerOptions::Policy::fifo) {
   if (prepared_) pool.keep_pages();
   for (int i = 0; i < kOpCount; ++i) {

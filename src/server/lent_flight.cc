@@ -81,6 +81,7 @@ void LentFlight::issue(unsigned call) {
   issued_ += std::max(part.length, request.file.bounds().length.value);
   request.op = op;
   request.flags = request_.flags;
+  request.length = request_.length;
   request.caller = request_.caller;
   request.handle = request_.handle;
   request.right = request_.right;

@@ -37,7 +37,9 @@ uint64_t before(const Extents& file, Offset end) {
 
 uint32_t mergeable_pieces(const Request& r) {
   const uint64_t pieces = std::max(r.file.pieces(), r.memory.shape.pieces());
-  if (pieces > kMostPieces || r.flags != 0 || r.owns_holes) return 0;
+  // Whoever does not own its holes is not sieved, whatever its client would like.
+  constexpr uint32_t kNothingHere = kFlagSieve | kFlagNoSieve;
+  if (pieces > kMostPieces || (r.flags & ~kNothingHere) != 0 || r.owns_holes) return 0;
   if (r.op == Op::write && !r.file.contiguous() && !ascends(r.file)) return 0;
   return static_cast<uint32_t>(pieces);
 }

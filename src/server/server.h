@@ -44,10 +44,13 @@ struct SchedulerOptions {
   bool brute_force = false;  // the merger: brute force instead of a tree
 };
 
+// Of writes that a client may ask to be done in another way, write by write.
+enum class When : uint8_t { never, asked, always };
+
 // Scattered reads and writes that become larger ones where it is cheaper (server/sieved_store.h).
 struct SieveOptions {
   bool reads = true;
-  bool writes = false;  // nobody else writes to the files
+  When writes = When::never;  // always: nobody else writes to the files
   // What a call of the Store costs, in bytes that it reads meanwhile; 0: by its kind. For tests.
   uint64_t call = 0;
 };
@@ -61,8 +64,7 @@ enum class Pipeline : uint8_t {
 
 // Writes that are acknowledged before they are in the Store (server/behind_store.h).
 struct WriteBehindOptions {
-  enum class When : uint8_t { never, asked, always };
-  When when = When::asked;   // asked: by the client, write by write
+  When when = When::asked;
   uint64_t memory = 32_MiB;  // of what is acknowledged and not written, at most; beside the pool
   Duration age = std::chrono::seconds(1);  // after which it is written
 };

@@ -7,7 +7,7 @@
 namespace forebay::server::sieved_server_tests {
 namespace {
 
-ExportOptions sieving(bool writes) {
+ExportOptions sieving(When writes) {
   ExportOptions o = SimServer::small();
   o.sieve.writes = writes;
   return o;
@@ -18,8 +18,8 @@ Extents strided(uint64_t first, uint64_t piece, int64_t stride, uint64_t count) 
 }
 
 // One client's scattered write is held between its read and its write; another writes to a hole.
-void write_to_a_hole(bool sieved) {
-  ExportOptions exported = sieving(sieved);
+void write_to_a_hole(When writes, uint32_t flags, bool sieved) {
+  ExportOptions exported = sieving(writes);
   exported.scheduler.policy = SchedulerOptions::Policy::fifo;  // what is held holds nothing else up
   SimServer sim(test_seed(), SimServer::generous(), exported);
   const auto a = sim.client("a"), b = sim.client("b");
@@ -30,7 +30,9 @@ void write_to_a_hole(bool sieved) {
   sim.store->clear();
   sim.store->add({.op = first, .nth = 0, .action = FaultRule::Action::hold});
   const std::string scattered = pattern(2, 16 * 64), small = pattern(3, 10);
-  const auto wide = a->send(data_request(Op::write, file, strided(0, 64, 256, 16)), scattered);
+  Request scatter = data_request(Op::write, file, strided(0, 64, 256, 16));
+  scatter.flags = flags;
+  const auto wide = a->send(std::move(scatter), scattered);
   sim.loop.run_for(20ms);
   ASSERT_EQ(sim.store->held(), 1u);
   const auto narrow = b->send(data_request(Op::write, file, range(100, 10)), small);
@@ -45,10 +47,18 @@ void write_to_a_hole(bool sieved) {
 }
 
 TEST(SievedServer, ASievedWriteHasItsHolesForItself) {
-  write_to_a_hole(true);
+  write_to_a_hole(When::always, 0, true);
 }
 TEST(SievedServer, APlainWriteDoesNot) {
-  write_to_a_hole(false);
+  write_to_a_hole(When::never, 0, false);
+}
+TEST(SievedServer, SoHasOneThatAsksForIt) {
+  write_to_a_hole(When::asked, kFlagSieve, true);
+}
+TEST(SievedServer, NobodyElseIsSieved) {
+  write_to_a_hole(When::asked, 0, false);
+  write_to_a_hole(When::always, kFlagNoSieve, false);
+  write_to_a_hole(When::never, kFlagSieve, false);
 }
 
 // Clients write and read at the same time, each its own bytes, which lie in the holes of the
@@ -110,6 +120,8 @@ class Interleaved {
     }
     auto r = data_request(read ? Op::read : Op::write, file_, file);
     if (!read && random_() % 2) r.flags = random_() % 2 ? kFlagBehind : kFlagStable;
+    if (!read && random_() % 2) r.flags |= random_() % 3 ? kFlagSieve : kFlagNoSieve;
+    if (!read && random_() % 2) r.length = Length(1 + random_() % 4096);
     const bool bulk = random_() % 2;
     auto call = clients_[client]->send(std::move(r), std::move(stream), bulk);
     calls_.push_back({std::move(call), read, std::move(expected)});
@@ -128,9 +140,9 @@ TEST(SievedServer, NothingIsLostBetweenInterleavedClients) {
   std::mt19937_64 seeds(test_seed());
   uint64_t sieved = 0;
   for (int i = 0; i < 40 && !::testing::Test::HasFatalFailure(); ++i) {
-    ExportOptions exported = sieving(true);
+    ExportOptions exported = sieving(i % 5 < 2 ? When::asked : When::always);
     exported.sieve.call = i % 2 ? 1_MiB : 0;
-    if (i % 3 == 0) exported.write_behind.when = WriteBehindOptions::When::always;
+    if (i % 3 == 0) exported.write_behind.when = When::always;
     if (i % 3 == 0) exported.write_behind.memory = 64_KiB;
     if (i % 4 == 0) exported.pool = 4 * exported.chunk;
     Interleaved clients(exported, seeds());

@@ -27,12 +27,21 @@ constexpr plan::SieveCosts kLocal{.call = 4_KiB, .copies = 2, .window = 256_KiB}
 constexpr plan::SieveCosts kOther{.call = 32_KiB, .copies = 8, .window = 1_MiB};
 
 plan::SieveCosts costs_of(const SieveOptions& options, const Store& inner, const BufferPool& pool,
-                          Op op) {
+                          const Request& r) {
   plan::SieveCosts costs = inner.concurrency() == 0 ? kLocal : kOther;
   if (options.call > 0) costs.call = options.call;
-  if (op == Op::write) costs.begin = costs.call;
+  if (r.op == Op::write) costs.begin = costs.call;
   costs.window = std::min(costs.window, pool.buffer_size());
+  if (r.length) costs.window = std::min(costs.window, r.length.value);
+  // Who asks for it wants it whatever the holes cost.
+  if (r.flags & kFlagSieve) costs.call = costs.copies = costs.window, costs.begin = 0;
   return costs;
+}
+
+bool wanted(const SieveOptions& options, const Request& r) {
+  if (r.op != Op::write || (r.flags & kFlagNoSieve)) return false;
+  return options.writes == When::always ||
+         (options.writes == When::asked && (r.flags & kFlagSieve));
 }
 
 // One sieved request. Used by one thread at a time: the one that submits a step, then the one on
@@ -156,8 +165,8 @@ uint64_t Sieving::copy(uint64_t got) {
 }  // namespace
 
 bool sieves(const SieveOptions& options, Store& store, const BufferPool& pool, const Request& r) {
-  if (r.op != Op::write || !options.writes) return false;
-  if (!plan::likely_sieved(r.file, costs_of(options, store, pool, Op::write))) return false;
+  if (!wanted(options, r)) return false;
+  if (!plan::likely_sieved(r.file, costs_of(options, store, pool, r))) return false;
   Request read;
   read.op = Op::read;
   read.caller = r.caller;
@@ -169,19 +178,14 @@ bool sieves(const SieveOptions& options, Store& store, const BufferPool& pool, c
 class SievedStore::State : public std::enable_shared_from_this<State> {
  public:
   State(Store& inner, const SieveOptions& options, BufferPool& pool, SieveCounters counters)
-      : inner_(inner),
-        reads_(options.reads),
-        read_costs_(costs_of(options, inner, pool, Op::read)),
-        write_costs_(costs_of(options, inner, pool, Op::write)),
-        pool_(pool),
-        counters_(counters) {}
+      : inner_(inner), options_(options), pool_(pool), counters_(counters) {}
 
   void submit(Request&& request, Completion&& done);
   void close();
 
  private:
   using SievingRef = std::shared_ptr<Sieving>;
-  const plan::SieveCosts& costs(Op op) const { return op == Op::read ? read_costs_ : write_costs_; }
+  plan::SieveCosts costs(const Request& r) const { return costs_of(options_, inner_, pool_, r); }
   bool worth_it(const Request& request) const;
   void run(const SievingRef& s);
   bool begin_issuing();
@@ -189,8 +193,7 @@ class SievedStore::State : public std::enable_shared_from_this<State> {
   bool goes_on(Sieving& s);
 
   Store& inner_;
-  const bool reads_;
-  const plan::SieveCosts read_costs_, write_costs_;
+  const SieveOptions options_;
   BufferPool& pool_;
   const SieveCounters counters_;
 
@@ -202,10 +205,10 @@ class SievedStore::State : public std::enable_shared_from_this<State> {
 
 // What is malformed is the back end's to answer.
 bool SievedStore::State::worth_it(const Request& r) const {
-  if (!(r.op == Op::read ? reads_ : r.op == Op::write && r.owns_holes)) return false;
+  if (!(r.op == Op::read ? options_.reads : r.op == Op::write && r.owns_holes)) return false;
   if (r.file.contiguous() || r.memory.shape.total() != r.file.total()) return false;
   if (inner_.concurrency() == 0 && r.file.bounds().length.value > kMostInline) return false;
-  const auto first = plan::Sieve(r.file, costs(r.op)).next();
+  const auto first = plan::Sieve(r.file, costs(r)).next();
   return !first->window.empty() || first->stream < r.file.total();
 }
 
@@ -214,7 +217,7 @@ void SievedStore::State::submit(Request&& request, Completion&& done) {
   if (worth_it(request)) buffer = pool_.try_take();
   if (!buffer) return inner_.submit(std::move(request), std::move(done));
   (request.op == Op::read ? counters_.reads : counters_.writes).add();
-  const plan::SieveCosts& cost = costs(request.op);
+  const plan::SieveCosts cost = costs(request);
   const auto s =
       std::make_shared<Sieving>(std::move(request), std::move(done), cost, std::move(buffer));
   if (s->next_step(counters_)) run(s);

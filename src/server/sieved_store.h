@@ -9,7 +9,8 @@
 //    step that is short has met the end of file, and the count is that of a plain read.
 //  - Writes: the window is read, the bytes to be written are put into it, and it is written back.
 //    Only for requests whose submitter keeps all others from the holes (Request::owns_holes), in
-//    exports that are told that nobody else writes to them. Only within the file: a window that
+//    exports that are told that nobody else writes to them, or if the client says so of this
+//    write (kFlagSieve), and then whatever the holes cost. Only within the file: a window that
 //    reaches beyond its end is written piece by piece, so nothing makes a file longer but what was
 //    asked for.
 //

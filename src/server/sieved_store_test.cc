@@ -446,7 +446,7 @@ TEST_F(Sieved, ARightThatOnlyWritesWritesPlainly) {
 
 TEST_F(Sieved, OnlyWritesThatTheExportAllowsAndThatMayReadAskForTheirHoles) {
   make({});
-  const SieveOptions on{.writes = true};
+  const SieveOptions on{.writes = When::always};
   Request r = request(Op::write, strided(0, 64, 256, 50), {});
   EXPECT_FALSE(sieves({}, *store_, *pool_, r));
   EXPECT_TRUE(sieves(on, *store_, *pool_, r));
@@ -457,6 +457,57 @@ TEST_F(Sieved, OnlyWritesThatTheExportAllowsAndThatMayReadAskForTheirHoles) {
   r.file = strided(0, 64, 256, 50);
   r.right = write_only();
   EXPECT_FALSE(sieves(on, *store_, *pool_, r));
+}
+
+TEST_F(Sieved, OfWritesTheClientsWishCountsWhereTheExportLetsIt) {
+  make({});
+  Request r = request(Op::write, strided(0, 64, 256, 50), {});
+  const auto sieved = [&](When writes, uint32_t flags) {
+    r.flags = flags;
+    return sieves({.writes = writes}, *store_, *pool_, r);
+  };
+  for (const uint32_t flags : {0u, uint32_t{kFlagSieve}, uint32_t{kFlagNoSieve}})
+    EXPECT_FALSE(sieved(When::never, flags));
+  r.file = strided(0, 64, 8192, 50);
+  EXPECT_FALSE(sieved(When::always, 0)) << "not at this price";
+  EXPECT_TRUE(sieved(When::always, kFlagSieve));
+  EXPECT_TRUE(sieved(When::asked, kFlagSieve));
+  r.length = Length(4096);
+  EXPECT_FALSE(sieved(When::asked, kFlagSieve)) << "a hole is larger than a window";
+  r.length = {};
+  r.file = strided(0, 64, 256, 50);
+  EXPECT_TRUE(sieved(When::always, 0));
+  EXPECT_FALSE(sieved(When::always, kFlagNoSieve));
+  EXPECT_FALSE(sieved(When::asked, 0));
+  EXPECT_FALSE(sieved(When::asked, kFlagNoSieve));
+}
+
+TEST_F(Sieved, TheClientBoundsTheWindows) {
+  make({}, 16_KiB);
+  fill(60000);
+  faults_->clear();
+  Write write = write_of(strided(10, 64, 256, 64));
+  write.request.flags = kFlagSieve;
+  write.request.length = Length(4096);
+  expect_written(write);
+  EXPECT_EQ(counters_.get("windows").get(), 4u);
+  EXPECT_EQ(counters_.get("bytes").get(), 4u * (15 * 256 + 64));
+}
+
+TEST_F(Sieved, RandomWritesThatAskForItAgainstTheFile) {
+  for (const uint64_t buffer : {4_KiB, 64_KiB}) {
+    make({}, buffer);
+    fill(1 + random_() % 60000);
+    for (int i = 0; i < 200; ++i) {
+      Write write = write_of(random_extents());
+      write.request.flags = kFlagSieve;
+      write.request.length = Length(random_() % 3 ? 1 + random_() % 8000 : 0);
+      expect_written(write);
+    }
+    EXPECT_EQ(pool_->in_use(), 0u);
+    store_.reset();
+  }
+  EXPECT_GT(writes(), 150u);
 }
 
 // ---- Threads ----

@@ -139,8 +139,7 @@ TEST(Threads, ManyClientsOnTwoWorkers) {
 }
 
 TEST(Threads, ManyClientsWithWriteBehind) {
-  many_clients_on_two_workers(
-      {.when = WriteBehindOptions::When::always, .memory = 512_KiB, .age = 3ms});
+  many_clients_on_two_workers({.when = When::always, .memory = 512_KiB, .age = 3ms});
 }
 
 }  // namespace

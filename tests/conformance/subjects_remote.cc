@@ -54,11 +54,11 @@ std::unique_ptr<Server> make_server(Loop& loop, CounterSet& counters, Store& sto
   exported.pool = 64 * chunk;
   exported.chunk = chunk;
   exported.pipeline = way.pipeline;
-  exported.sieve = {.writes = way.sieve_call > 0, .call = way.sieve_call};
+  exported.sieve = {.writes = way.sieve_call > 0 ? When::always : When::never,
+                    .call = way.sieve_call};
   if (way.behind) {
-    exported.write_behind = {.when = WriteBehindOptions::When::always,
-                             .memory = 64_KiB,
-                             .age = std::chrono::milliseconds(5)};
+    exported.write_behind = {
+        .when = When::always, .memory = 64_KiB, .age = std::chrono::milliseconds(5)};
   }
   FOREBAY_ASSERT(server->add_export(exported, std::make_unique<Borrowed>(store)).has_value());
   return server;

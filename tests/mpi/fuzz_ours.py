@@ -8,6 +8,7 @@
 
 The seed is of the day, so that every day sees other cases; FOREBAY_SEED plays one again."""
 import argparse
+import contextlib
 import os
 import sys
 import tempfile
@@ -39,14 +40,10 @@ def main():
         env, variables = launch.environment(), {}
         if options.hints:
             variables["FOREBAY_HINTS"] = options.hints
-        forebay = os.path.join(options.build, "bin", "forebay")
-        run_dir = os.path.join(scratch, "run")
-        if options.served:
-            code, text = launch.run([forebay, "start", data, "--run-dir", run_dir], 30, env)
-            if code != 0:
-                sys.exit(f"cannot start a server: {text}")
-            variables["FOREBAY_CLIENT_SERVER"] = run_dir
-        try:
+        server = launch.Server(options.build, scratch) if options.served else None
+        with server or contextlib.nullcontext():
+            if server:
+                variables["FOREBAY_CLIENT_SERVER"] = server.run_dir
             words = [os.path.join(options.build, "bin", f"mpiio_fuzz_{options.mpi}"), "--dir", data,
                      "--seed", seed, "--cases", options.cases, "--zeros",
                      "--seconds", options.seconds]
@@ -59,9 +56,9 @@ def main():
                 launch.command(options.mpi, options.ranks,
                                launch.libraries(options.build, options.mpi, options.ranks), words,
                                variables), int(options.seconds) + 80, env)
-        finally:
-            if options.served:
-                launch.run([forebay, "stop", "--run-dir", run_dir], 60, env)
+            if server and "romio_ds_write=enable" in (options.hints or ""):
+                if server.sieved_writes() == 0:
+                    code, text = 1, text + "\nthe server sieved no write"
     print(text)
     sys.exit(0 if code == 0 and "all as the oracle says" in text else 1)
 

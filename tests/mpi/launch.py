@@ -1,4 +1,5 @@
 """How tests start MPI jobs: with Forebay's MPI-IO preloaded, few ranks, a scratch folder."""
+import json
 import os
 import subprocess
 
@@ -51,3 +52,28 @@ def run(words, seconds, env=None, cwd=None):
         os.killpg(job.pid, 9)
         output, _ = job.communicate()
         return -1, output + f"\n(killed after {seconds} s)"
+
+
+class Server:
+    """A server of its own, of a folder in `scratch`."""
+
+    def __init__(self, build, scratch):
+        self.forebay = os.path.join(build, "bin", "forebay")
+        self.data = os.path.join(scratch, "data")
+        self.run_dir = os.path.join(scratch, "run")
+
+    def __enter__(self):
+        os.makedirs(self.data, exist_ok=True)
+        code, text = run([self.forebay, "start", self.data, "--run-dir", self.run_dir], 30)
+        if code != 0:
+            raise RuntimeError(f"cannot start a server: {text}")
+        return self
+
+    def __exit__(self, *_):
+        run([self.forebay, "stop", "--run-dir", self.run_dir], 60)
+
+    def sieved_writes(self):
+        code, text = run([self.forebay, "status", "--json", "--run-dir", self.run_dir], 30)
+        if code != 0:
+            raise RuntimeError(f"no status: {text}")
+        return json.loads(text)["exports"][0]["sieve"]["writes"]
