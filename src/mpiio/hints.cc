@@ -27,6 +27,7 @@ const std::vector<Row>& rows() {
       {{"cb_config_list", "", "which processes may be aggregators"}, Kind::text},
       {{"romio_cb_read", "automatic", "collective buffering of reads"}, Kind::choice, kSwitch},
       {{"romio_cb_write", "automatic", "collective buffering of writes"}, Kind::choice, kSwitch},
+      {{"romio_cb_alltoall", "automatic", "how data goes between nodes"}, Kind::choice, kSwitch},
       {{"romio_no_indep_rw", "false", "all calls are collective"}, Kind::choice, kBool},
       {{"romio_ds_read", "automatic", "sieving of reads"}, Kind::choice, kSwitch},
       {{"ind_rd_buffer_size", "4194304", "bytes of a sieved read"}, Kind::positive},
@@ -97,8 +98,6 @@ std::string_view trimmed(std::string_view text) {
 std::string_view why_ignored(std::string_view key) {
   if (key == "romio_ds_write" || key == "ind_wr_buffer_size")
     return "writes are sieved by servers only, by cost: nobody else can exclude other writers";
-  if (key == "romio_cb_alltoall")
-    return "ranks of a node exchange through shared memory, others by messages";
   return "does nothing here";
 }
 
@@ -168,7 +167,6 @@ const std::vector<Hints::About>& Hints::honoured() {
 const std::vector<std::string_view>& Hints::known_and_ignored() {
   static const std::vector<std::string_view> list = {"romio_ds_write",
                                                      "ind_wr_buffer_size",
-                                                     "romio_cb_alltoall",
                                                      "start_iodevice",
                                                      "access_style",
                                                      "collective_buffering",

@@ -1,18 +1,21 @@
 // Single rules of MPI-IO that random programs do not reach: errors of requests, links, sequential
 // files, large counts, hints, handlers. Two ranks; returns 0 if all hold, and names those that do
 // not. Any MPI-IO should pass it.
-//   cases FOLDER
+//   cases FOLDER            all rules but one
+//   cases FOLDER threads    that of several threads
 #include <mpi.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <initializer_list>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -252,12 +255,15 @@ void hints() {
   MPI_Info_create(&info);
   MPI_Info_set(info, "cb_buffer_size", "1048576");
   MPI_Info_set(info, "romio_cb_write", "nonsense");
+  MPI_Info_set(info, "romio_cb_alltoall", "enable");
   MPI_File file = open(MPI_COMM_SELF, path(rank ? "hints1" : "hints0"), kNew, info);
   MPI_File_get_info(file, &effective);
   char value[MPI_MAX_INFO_VAL] = "";
   int found = 0;
   MPI_Info_get(effective, "cb_buffer_size", MPI_MAX_INFO_VAL - 1, value, &found);
   check(found && std::strcmp(value, "1048576") == 0, "a hint that is honoured");
+  MPI_Info_get(effective, "romio_cb_alltoall", MPI_MAX_INFO_VAL - 1, value, &found);
+  check(found && std::strcmp(value, "enable") == 0, "the hint of how data is exchanged");
   MPI_Info_get(effective, "romio_cb_write", MPI_MAX_INFO_VAL - 1, value, &found);
   check(!found || std::strcmp(value, "nonsense") != 0, "a value that makes no sense");
   MPI_Info_free(&effective);
@@ -417,6 +423,45 @@ void full_disk_together() {
   MPI_Info_free(&info);
 }
 
+// A thread's own calls beside the other one's first collective call, which makes persistent realms:
+// what the thread has written stays, whether it went to the file or to what realms keep.
+void realms_beside_a_thread() {
+  constexpr int kInts = 250, kApart = 1000;
+  const auto at = [](int block) { return MPI_Offset(block * kApart) * MPI_Offset(sizeof(int)); };
+  MPI_Info info = hinted({{"romio_cb_pfr", "enable"}, {"cb_nodes", "2"}});
+  for (int round = 0; round < 40; ++round) {
+    MPI_File file = open(MPI_COMM_WORLD, path("threads"), kNew, info);
+    std::atomic<bool> begun = false, stale = false;
+    std::thread other([&] {
+      for (int i = 0; i < kInts; ++i, begun = true) {
+        const MPI_Offset mine = at(2 + rank) + MPI_Offset(i * int(sizeof(int)));
+        const int value = round * kInts + i;
+        int back = -1;
+        MPI_File_write_at(file, mine, &value, 1, MPI_INT, MPI_STATUS_IGNORE);
+        MPI_File_read_at(file, mine, &back, 1, MPI_INT, MPI_STATUS_IGNORE);
+        if (back != value) stale = true;
+      }
+    });
+    while (!begun) std::this_thread::yield();
+    std::vector<int> block(kInts, round + rank), back(kInts);
+    MPI_File_write_at_all(file, at(rank), block.data(), kInts, MPI_INT, MPI_STATUS_IGNORE);
+    other.join();
+    check(!stale, "a thread reads what it has written");
+    MPI_File_sync(file);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_File_sync(file);
+    MPI_File_read_at_all(file, at(1 - rank), back.data(), kInts, MPI_INT, MPI_STATUS_IGNORE);
+    check(back == std::vector<int>(kInts, round + 1 - rank), "a collective write beside it");
+    MPI_File_read_at(file, at(3 - rank), back.data(), kInts, MPI_INT, MPI_STATUS_IGNORE);
+    for (int i = 0; i < kInts; ++i)
+      check(back[size_t(i)] == round * kInts + i, "what the other rank's thread has written");
+    MPI_File_close(&file);
+    if (rank == 0) MPI_File_delete(path("threads").c_str(), MPI_INFO_NULL);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  MPI_Info_free(&info);
+}
+
 // MPI goes on while a rank waits for others in a collective call.
 void progress_while_waiting() {
   MPI_Info info = hinted({{"romio_cb_write", "enable"}});
@@ -433,12 +478,7 @@ void progress_while_waiting() {
   MPI_Info_free(&info);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  folder = argc > 1 ? argv[1] : ".";
+void all_rules() {
   failed_requests();
   names();
   MPI_Barrier(MPI_COMM_WORLD);
@@ -456,6 +496,20 @@ int main(int argc, char** argv) {
   irregular_views();
   full_disk_together();
   progress_while_waiting();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool threads = argc > 2 && std::string(argv[2]) == "threads";
+  int level = MPI_THREAD_SINGLE;
+  MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  folder = argc > 1 ? argv[1] : ".";
+  if (!threads)
+    all_rules();
+  else if (level == MPI_THREAD_MULTIPLE)
+    realms_beside_a_thread();
   int all = 0;
   MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) std::printf("%d rules broken\n", all);
