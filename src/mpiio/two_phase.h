@@ -2,14 +2,14 @@
 // the Store move it, a window (plan/coverage.h) at a time.
 //
 // Ranks on an aggregator's node copy straight between their memory and its buffer
-// (mpiio/window_area.h); others send or receive them (mpiio/exchange.h). While an aggregator moves
-// a window to the Store the others fill the next one; of a read, they empty one while it reads the
-// next.
+// (mpiio/window_area.h); others send or receive theirs (mpiio/exchange.h). While an aggregator
+// moves a window to the Store the others fill the next one; of a read, they empty one while it
+// reads the next.
 //
 // Who waits for whom: every rank goes through the steps in order. In step i it visits window i of
 // each aggregator; an aggregator opens window i + 1 before that, and ends with moving window i. All
-// ranks make as many steps, so there may be one MPI_Alltoallw in each, after the visits. So
-// in step i nobody waits for more than what others do before the end of their step i - 1, or in
+// ranks make the same number of steps, so each may hold one MPI_Alltoallw of all, after the visits.
+// So in step i nobody waits for more than what others do before the end of their step i - 1, or in
 // their step i before they move data; there is no circle.
 //
 // An error of the Store does not stop the steps: the aggregator goes on without it, so that nobody
