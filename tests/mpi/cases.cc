@@ -424,37 +424,42 @@ void full_disk_together() {
 }
 
 // A thread's own calls beside the other one's first collective call, which makes persistent realms:
-// what the thread has written stays, whether it went to the file or to what realms keep.
+// what the thread has written stays, whether it went to the file or to what realms keep. Rank 1's
+// thread writes much, rank 0's has an int next to the end of it, in the same page.
 void realms_beside_a_thread() {
-  constexpr int kInts = 250, kApart = 1000;
-  const auto at = [](int block) { return MPI_Offset(block * kApart) * MPI_Offset(sizeof(int)); };
+  constexpr int kBlock = 250, kTimes = 30;
+  constexpr size_t kMuch = 200'000;
+  const auto at = [](size_t ints) { return MPI_Offset((1000 + ints) * sizeof(int)); };
   MPI_Info info = hinted({{"romio_cb_pfr", "enable"}, {"cb_nodes", "2"}});
   for (int round = 0; round < 40; ++round) {
     MPI_File file = open(MPI_COMM_WORLD, path("threads"), kNew, info);
     std::atomic<bool> begun = false, stale = false;
     std::thread other([&] {
-      for (int i = 0; i < kInts; ++i, begun = true) {
-        const MPI_Offset mine = at(2 + rank) + MPI_Offset(i * int(sizeof(int)));
-        const int value = round * kInts + i;
+      std::vector<int> data(rank ? kMuch : 1);
+      const MPI_Offset begin = at(rank ? 0 : kMuch), last = at(rank ? kMuch - 1 : kMuch);
+      for (int i = 0; i < kTimes; ++i, begun = true) {
         int back = -1;
-        MPI_File_write_at(file, mine, &value, 1, MPI_INT, MPI_STATUS_IGNORE);
-        MPI_File_read_at(file, mine, &back, 1, MPI_INT, MPI_STATUS_IGNORE);
-        if (back != value) stale = true;
+        std::fill(data.begin(), data.end(), round * kTimes + i);
+        MPI_File_write_at(file, begin, data.data(), int(data.size()), MPI_INT, MPI_STATUS_IGNORE);
+        MPI_File_read_at(file, last, &back, 1, MPI_INT, MPI_STATUS_IGNORE);
+        if (back != data.back()) stale = true;
       }
     });
     while (!begun) std::this_thread::yield();
-    std::vector<int> block(kInts, round + rank), back(kInts);
-    MPI_File_write_at_all(file, at(rank), block.data(), kInts, MPI_INT, MPI_STATUS_IGNORE);
+    std::vector<int> block(kBlock, round + rank), back(kBlock);
+    const MPI_Offset mine = rank * MPI_Offset(sizeof(int)) * kBlock;
+    MPI_File_write_at_all(file, mine, block.data(), kBlock, MPI_INT, MPI_STATUS_IGNORE);
+    MPI_File_read_at_all(file, mine, back.data(), kBlock, MPI_INT, MPI_STATUS_IGNORE);
+    check(back == block, "a collective write beside a thread's");
     other.join();
     check(!stale, "a thread reads what it has written");
     MPI_File_sync(file);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_File_sync(file);
-    MPI_File_read_at_all(file, at(1 - rank), back.data(), kInts, MPI_INT, MPI_STATUS_IGNORE);
-    check(back == std::vector<int>(kInts, round + 1 - rank), "a collective write beside it");
-    MPI_File_read_at(file, at(3 - rank), back.data(), kInts, MPI_INT, MPI_STATUS_IGNORE);
-    for (int i = 0; i < kInts; ++i)
-      check(back[size_t(i)] == round * kInts + i, "what the other rank's thread has written");
+    std::vector<int> all(kMuch + 1);
+    MPI_File_read_at(file, at(0), all.data(), int(all.size()), MPI_INT, MPI_STATUS_IGNORE);
+    check(all == std::vector<int>(kMuch + 1, round * kTimes + kTimes - 1),
+          "what both ranks' threads have written");
     MPI_File_close(&file);
     if (rank == 0) MPI_File_delete(path("threads").c_str(), MPI_INFO_NULL);
     MPI_Barrier(MPI_COMM_WORLD);
