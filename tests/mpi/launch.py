@@ -54,8 +54,10 @@ def between_nodes(mpi):
 def nodes(count):
     """Name spaces of processes, each of which looks to us like a node of its own; needs root. Gives
     what makes the words of a job ones that deal its ranks out to them."""
-    spaces = [subprocess.Popen(["unshare", "--pid", "--mount", "--fork", "--mount-proc",
-                                "--kill-child", "sleep", "infinity"]) for _ in range(count)]
+    # They go with us, however we end.
+    spaces = [subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--mount",
+                                "--fork", "--mount-proc", "--kill-child", "sleep", "infinity"])
+              for _ in range(count)]
     try:
         first = [first_process(space) for space in spaces]
         chosen = "$((${OMPI_COMM_WORLD_RANK:-$PMI_RANK} % $NODES + 1))"
