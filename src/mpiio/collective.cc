@@ -62,6 +62,7 @@ Collective::Settings Collective::settings() const {
   s.stripe = hints.number("striping_unit");
   s.targets = std::clamp<uint64_t>(hints.number("striping_factor"), 1, kMostTargets);
   s.first_target = hints.number("start_iodevice") % s.targets;
+  s.alltoallw = static_cast<uint64_t>(plan::wish_of(hints["romio_cb_alltoall"]));
   s.order = hints.is("forebay_order", "offset") ? 0 : 1;
   s.local = file_.place.local;
   s.keep = static_cast<uint64_t>(plan::wish_of(hints["romio_cb_pfr"]));
@@ -109,6 +110,11 @@ plan::Striping Collective::striping() const {
   if (settings.order == 0) return {};
   return {settings.stripe, static_cast<uint32_t>(settings.targets),
           static_cast<uint32_t>(settings.first_target)};
+}
+
+bool Collective::by_alltoallw() const {
+  const auto wish = static_cast<plan::Wish>(summaries_.front().settings.alltoallw);
+  return file_.several_nodes() && wish == plan::Wish::enable;
 }
 
 Extent Collective::region() const {
@@ -283,9 +289,7 @@ Fault Collective::exchange_views(const Transfer& transfer) {
 Fault Collective::keep_realms() {
   const Settings& settings = summaries_.front().settings;
   const auto wish = static_cast<plan::Wish>(settings.keep);
-  const bool one_node =
-      std::all_of(file_.nodes.begin(), file_.nodes.end(), [](uint32_t node) { return node == 0; });
-  const bool cache = one_node && !file_.place.served && settings.cache >= kLeastCache;
+  const bool cache = !file_.several_nodes() && !file_.place.served && settings.cache >= kLeastCache;
   if (wish == plan::Wish::disable) return {};
   if (wish == plan::Wish::automatic && (!cache || settings.local)) return {};
   const auto form = static_cast<plan::Persistent>(settings.form);
@@ -304,6 +308,7 @@ Fault Collective::keep_realms() {
   sized_for_ = file_.view_number;
   if (size == realm_size_) return {};
   file_.wait_for_operations();
+  std::unique_lock lock(file_.kept_lock);  // on all ranks before any of them uses what is made
   if (file_.kept_realms)
     if (auto fault = file_.kept_realms->settle()) return fault;
   realm_size_ = size;
@@ -357,10 +362,13 @@ std::string Collective::explanation() const {
     return fmt::format("{} collective calls, every rank by itself: {}", calls_, why_);
   return fmt::format(
       "{} collective calls, {} of them in two phases ({}): {} aggregators, buffers of {} bytes, "
-      "realms: {}{}{}",
+      "realms: {}{}{}{}",
       calls_, together_, why_, aggregators_.size(), made_for_.buffer, realms_why_,
       file_.kept_realms ? ", kept in memory" : "",
-      striping().known() ? ", in the order of storage targets" : "");
+      striping().known() ? ", in the order of storage targets" : "",
+      !file_.several_nodes() ? ""
+      : by_alltoallw()       ? ", between nodes by MPI_Alltoallw"
+                             : ", between nodes by messages");
 }
 
 }  // namespace forebay::mpiio

@@ -43,6 +43,7 @@ class Collective {
     uint64_t buffer = 0, alignment = 1;
     uint64_t realms = 0;  // a Kind
     uint64_t stripe = 0, targets = 1, first_target = 0;
+    uint64_t alltoallw = 0;                  // a Wish: the exchange between nodes
     uint64_t order = 0;                      // not 0: by target, if these are known
     uint64_t keep = 0;                       // a Wish: realms that persist
     uint64_t form = 0, size = 0, cache = 0;  // of those
@@ -74,6 +75,7 @@ class Collective {
   plan::Realms choose_realms();
   Fault keep_realms();
   plan::Striping striping() const;
+  bool by_alltoallw() const;
   bool make_areas(const Settings& settings);
   void meet(std::vector<SharedMemory::Place> places);
   Fault exchange_views(const Transfer& transfer);

@@ -1,5 +1,6 @@
 #include "mpiio/file.h"
 
+#include <algorithm>
 #include <array>
 
 #include "mpiio/collective.h"
@@ -20,11 +21,16 @@ void File::release() {
   meeting = nullptr;
 }
 
+bool File::several_nodes() const {
+  return std::any_of(nodes.begin(), nodes.end(), [](uint32_t node) { return node != 0; });
+}
+
 Request File::request(Op op) const {
   return {.op = op, .caller = caller, .handle = opened.handle, .right = opened.right};
 }
 
 Result<uint64_t> File::size() const {
+  std::shared_lock lock(kept_lock);
   auto size = size_in_store();
   if (size && kept()) *size = std::max(*size, kept()->end());
   return size;
@@ -37,6 +43,7 @@ Result<uint64_t> File::size_in_store() const {
 }
 
 Result<uint64_t> File::move(Op op, Extents where, Extents memory, Allocate allocate) const {
+  std::shared_lock lock(kept_lock);
   if (KeptRealms* realms = kept()) return realms->move(op, where, memory, allocate);
   return move_in_store(op, std::move(where), std::move(memory));
 }

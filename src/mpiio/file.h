@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct File {
 
   bool reads() const { return !(amode & MPI_MODE_WRONLY); }
   bool writes() const { return !(amode & MPI_MODE_RDONLY); }
+  bool several_nodes() const;
   bool sequential() const { return amode & MPI_MODE_SEQUENTIAL; }
 
   Request request(Op op) const;
@@ -41,7 +43,8 @@ struct File {
   // The same below what realms keep.
   Result<uint64_t> move_in_store(Op op, Extents file, Extents memory) const;
   Result<uint64_t> size_in_store() const;
-  // What its realms keep, if they do and it counts now.
+  // What its realms keep, if they do and it counts now: for collective calls. Others hold
+  // kept_lock, shared, while they use it.
   KeptRealms* kept() const { return atomic ? nullptr : kept_realms.get(); }
 
   void end_operation() {
@@ -78,8 +81,11 @@ struct File {
   View view;
   uint32_t view_number = 0;  // another one with every view
   std::unique_ptr<Collective> collective;
-  // Changed by collective calls only, while no operation is under way.
+  // Changed by collective calls only, and whether it counts too. While all ranks hold kept_lock
+  // alone, or a thread's own call could go past what another has begun to keep. None of them waits
+  // for locks of atomic mode meanwhile: in atomic mode nothing is kept.
   std::unique_ptr<KeptRealms> kept_realms;
+  mutable std::shared_mutex kept_lock;
   std::mutex mutex;
   MPI_Offset position = 0;  // the individual pointer, in etypes
   std::unique_ptr<Meeting> meeting;

@@ -360,6 +360,7 @@ int MPI_File_set_atomicity(MPI_File fh, int flag) {
     // Also a barrier: whatever was written before is there, for all.
     auto fault = file.agree({}, flag != 0);
     file.wait_for_operations();
+    std::unique_lock lock(file.kept_lock);
     if (!fault && flag && file.kept()) fault = file.kept()->settle();
     if (!fault) file.atomic = flag != 0;
     return fault;

@@ -27,6 +27,7 @@ const std::vector<Row>& rows() {
       {{"cb_config_list", "", "which processes may be aggregators"}, Kind::text},
       {{"romio_cb_read", "automatic", "collective buffering of reads"}, Kind::choice, kSwitch},
       {{"romio_cb_write", "automatic", "collective buffering of writes"}, Kind::choice, kSwitch},
+      {{"romio_cb_alltoall", "automatic", "how data goes between nodes"}, Kind::choice, kSwitch},
       {{"romio_no_indep_rw", "false", "all calls are collective"}, Kind::choice, kBool},
       {{"romio_ds_read", "automatic", "sieving of reads"}, Kind::choice, kSwitch},
       {{"ind_rd_buffer_size", "4194304", "bytes of a sieved read"}, Kind::positive},
@@ -97,12 +98,6 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-std::string_view why_ignored(std::string_view key) {
-  if (key == "romio_cb_alltoall")
-    return "ranks of a node exchange through shared memory, others by messages";
-  return "does nothing here";
-}
-
 std::string_view fallback_of(std::string_view key) {
   for (const Row& row : rows())
     if (row.about.name == key) return row.about.fallback;
@@ -139,7 +134,7 @@ Hints::Taken Hints::set(std::string_view key, std::string_view value) {
   if (row == rows().end()) {
     const auto& others = known_and_ignored();
     if (std::find(others.begin(), others.end(), key) == others.end()) return Taken::unknown;
-    ignored_.insert(fmt::format("{}={} ({})", key, value, why_ignored(key)));
+    ignored_.insert(fmt::format("{}={} ({})", key, value, "does nothing here"));
     return Taken::ignored;
   }
   if (!sensible(*row, value)) {
@@ -181,8 +176,7 @@ const std::vector<Hints::About>& Hints::honoured() {
 }
 
 const std::vector<std::string_view>& Hints::known_and_ignored() {
-  static const std::vector<std::string_view> list = {"romio_cb_alltoall",
-                                                     "access_style",
+  static const std::vector<std::string_view> list = {"access_style",
                                                      "collective_buffering",
                                                      "cb_block_size",
                                                      "chunked",

@@ -39,6 +39,9 @@ TEST(Hints, TakenIgnoredAndUnknown) {
   EXPECT_THAT(hints.ignored(), ElementsAre(HasSubstr("romio_lustre_co_ratio=2"))) << "told once";
   EXPECT_EQ(hints["cb_nodes"], "") << "not set, not shown";
   EXPECT_FALSE(hints.all().contains("cb_nodes"));
+  EXPECT_EQ(hints["romio_cb_alltoall"], "automatic");
+  EXPECT_EQ(hints.set("romio_cb_alltoall", "enable"), Hints::Taken::yes);
+  EXPECT_EQ(hints.all().at("romio_cb_alltoall"), "enable");
 }
 
 TEST(Hints, WhatCannotApplyIsNotShown) {

@@ -6,21 +6,34 @@
 namespace forebay::mpiio {
 namespace {
 
-enum Tag { kHeader = 1, kData = 2, kRuns = 3 };
-
-// Between a rank's memory, of whatever shape, and a buffer.
-void copy(plan::TiledCursor& memory, Length position, std::byte* buffer, uint64_t length,
-          Direction direction) {
+// Of a rank's memory, of whatever shape: fn(address, length) for each piece.
+template <class Fn>
+void for_each_piece(plan::TiledCursor& memory, Length position, uint64_t length, Fn&& fn) {
   if (memory.position() != position) memory.seek(position);
   while (length > 0) {
     const Extent piece = memory.take(Length(length));
-    auto* at = reinterpret_cast<std::byte*>(piece.offset.value);
-    const uint64_t n = piece.length.value;
+    fn(reinterpret_cast<std::byte*>(piece.offset.value), piece.length.value);
+    length -= piece.length.value;
+  }
+}
+
+// Between it and a buffer.
+void copy(plan::TiledCursor& memory, Length position, std::byte* buffer, uint64_t length,
+          Direction direction) {
+  for_each_piece(memory, position, length, [&](std::byte* at, uint64_t n) {
     std::memcpy(direction == Direction::write ? buffer : at,
                 direction == Direction::write ? at : buffer, n);
     buffer += n;
-    length -= n;
-  }
+  });
+}
+
+// What the first bytes of them hold.
+void cut(std::vector<Extent>& runs, uint64_t bytes) {
+  size_t whole = 0;
+  for (; whole < runs.size() && runs[whole].length.value <= bytes; ++whole)
+    bytes -= runs[whole].length.value;
+  if (bytes > 0 && whole < runs.size()) runs[whole++].length = Length(bytes);
+  runs.resize(whole);
 }
 
 }  // namespace
@@ -33,7 +46,8 @@ TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& rea
       part_(transfer.part()),
       memory_(transfer.memory(), Length(), part_.length),
       open_(kept.aggregators_.size(), 1),
-      open_count_(open_.size()) {
+      open_count_(open_.size()),
+      exchange_(file_.comm, file_.ranks, kept.by_alltoallw()) {
   if (!aggregates()) return;
   near_ranks_ =
       static_cast<uint32_t>(std::count(kept_.rank_near_.begin(), kept_.rank_near_.end(), 1));
@@ -61,19 +75,18 @@ void TwoPhase::plan_windows() {
 }
 
 void TwoPhase::run() {
-  const bool several_nodes =
-      std::any_of(file_.nodes.begin(), file_.nodes.end(), [](uint32_t node) { return node != 0; });
+  const bool several_nodes = file_.several_nodes();
   plan_windows();
   if (aggregates()) open_next();
   for (; open_count_ > 0; ++step_) {
     step();
-    end_far_sends(aggregates() ? step_ : step_ + 1);
+    exchange_.end_sends(aggregates() ? step_ : step_ + 1);
     // On one node the windows themselves keep aggregators in step.
     if (several_nodes && kept_.striping().known()) PMPI_Barrier(file_.comm);
   }
   if (aggregates() && reading())  // the buffers are free when the call is over
     own().wait_for_all(own().opened() - 1, [this] { file_.progress(); });
-  end_far_sends(UINT32_MAX);
+  exchange_.end_sends(UINT32_MAX);
   transfer_.set_moved(reading() ? moved_ : part_.length.value);
 }
 
@@ -89,13 +102,18 @@ void TwoPhase::step() {
       near ? visit_near(a) : visit_far(a);
     }
   }
-  if (opened_.empty()) return;
-  const Window window = std::move(opened_.front());
-  opened_.pop_front();
-  if (reading()) return;
-  const uint32_t number = own().opened() - 1 - static_cast<uint32_t>(opened_.size());
-  std::byte* buffer = own().buffer(number);
-  receive_from_far(window, buffer);
+  const bool moves = !opened_.empty();
+  const uint32_t number = moves ? own().opened() - static_cast<uint32_t>(opened_.size()) : 0;
+  std::byte* const buffer = moves ? own().buffer(number) : nullptr;
+  const Window window = moves ? std::move(opened_.front()) : Window();
+  if (moves) opened_.pop_front();
+  if (reading() && exchange_.by_alltoallw()) send_to_far(window, buffer, step_);
+  if (!reading())
+    for_each_far_rank([&](size_t rank) {
+      exchange_.receive(static_cast<int>(rank), in_window(rank, window, buffer));
+    });
+  exchange_.complete();
+  if (reading() || !moves) return;
   own().wait_for_all(number, [this] { file_.progress(); });
   store(window, buffer);
 }
@@ -106,12 +124,15 @@ void TwoPhase::open_next() {
   for (const Extent& run : window.runs) window.bytes += run.length.value;
   const uint32_t number = own().opened();
   if (number >= 2) own().wait_for_all(number - 2, [this] { file_.progress(); });
-  if (windows_opened_ > 0) end_far_sends(windows_opened_ - 1);  // those out of this half
+  if (windows_opened_ > 0) exchange_.end_sends(windows_opened_ - 1);  // those out of this half
   WindowAbout about{
       .bytes = window.bytes, .end = window.bytes, .runs = 0, .last = windows_->done()};
   if (reading()) about.end = fill(window, own().buffer(number));
   own().open(window.runs, about, near_ranks_);
-  tell_far_ranks(window, about.end, about.last, own().buffer(number));
+  if (reading()) cut(window.runs, about.end);  // far ranks need not know of more
+  tell_far_ranks(window, about.last);
+  if (reading() && !exchange_.by_alltoallw())
+    send_to_far(window, own().buffer(number), windows_opened_);
   ++windows_opened_;
   opened_.push_back(std::move(window));
 }
@@ -158,129 +179,77 @@ void TwoPhase::visit_near(size_t aggregator) {
 
 // The window as a far rank knows it: what it has itself of it lies in these.
 std::vector<Extent> TwoPhase::learn_runs(size_t aggregator) {
-  const int other = kept_.aggregators_[aggregator];
-  Header header;
-  PMPI_Recv(&header, sizeof header, MPI_BYTE, other, kHeader, file_.comm, MPI_STATUS_IGNORE);
-  if (header.last) open_[aggregator] = 0, --open_count_;
-  std::vector<Extent> runs(header.runs);
-  if (header.runs > 0) {
-    PMPI_Recv(runs.data(), static_cast<int>(runs.size() * sizeof(Extent)), MPI_BYTE, other, kRuns,
-              file_.comm, MPI_STATUS_IGNORE);
-    return runs;
-  }
+  Exchange::News news = exchange_.learn(kept_.aggregators_[aggregator]);
+  if (news.header.last) open_[aggregator] = 0, --open_count_;
+  if (!news.runs.empty()) return std::move(news.runs);
+  std::vector<Extent> runs;
+  const Offset to(news.header.to);
   const plan::Ranges ranges = plan::ranges_of(realms_[aggregator]);
-  for (Offset at(header.from); at < Offset(header.to);) {
+  for (Offset at(news.header.from); at < to;) {
     const auto range = ranges(at);
-    if (!range || range->offset >= Offset(header.to)) break;
-    const Offset end = std::min(range->end(), Offset(header.to));
+    if (!range || range->offset >= to) break;
+    const Offset end = std::min(range->end(), to);
     runs.push_back({range->offset, end - range->offset});
     at = end;
   }
   return runs;
 }
 
+// This rank's bytes of a window, where they lie in its memory.
+Scattered TwoPhase::in_memory(std::vector<Extent> runs) {
+  const uint64_t bytes = plan::bytes_in_window(runs, part_);
+  const uint64_t piece = std::min(part_.view.mean_piece(), transfer_.memory().mean_piece());
+  return {bytes, piece, [this, runs = std::move(runs)](const Scattered::Piece& fn) {
+            plan::place_in_window(runs, part_, [&](uint64_t, Length stream, uint64_t length) {
+              for_each_piece(memory_, stream - part_.from, length, fn);
+            });
+          }};
+}
+
 void TwoPhase::visit_far(size_t aggregator) {
   const int other = kept_.aggregators_[aggregator];
-  const std::vector<Extent> runs = learn_runs(aggregator);
-  std::vector<std::pair<Length, uint64_t>> pieces;
-  uint64_t bytes = 0;
-  plan::place_in_window(runs, part_, [&](uint64_t, Length stream, uint64_t length) {
-    pieces.emplace_back(stream - part_.from, length);
-    bytes += length;
-  });
-  if (bytes == 0) return;
-  Sent message;
-  message.step = step_;
-  message.data.resize(bytes);
-  uint64_t got = bytes;
-  if (reading()) {
-    MPI_Status status;
-    int count = 0;
-    PMPI_Recv(message.data.data(), static_cast<int>(bytes), MPI_BYTE, other, kData, file_.comm,
-              &status);
-    PMPI_Get_count(&status, MPI_BYTE, &count);
-    got = static_cast<uint64_t>(count);
-  }
-  uint64_t at = 0;
-  for (const auto& [position, length] : pieces) {
-    const uint64_t there = std::min(length, got - at);
-    copy(memory_, position, message.data.data() + at, there, transfer_.direction());
-    at += there;
-  }
-  moved_ += got;
-  if (reading()) return;
-  PMPI_Isend(message.data.data(), static_cast<int>(bytes), MPI_BYTE, other, kData, file_.comm,
-             &message.requests[0]);
-  sent_.push_back(std::move(message));
+  Scattered mine = in_memory(learn_runs(aggregator));
+  moved_ += mine.bytes;
+  if (reading())
+    exchange_.receive(other, std::move(mine));
+  else
+    exchange_.send(other, step_, mine);
 }
 
-// A rank's bytes of a window, where they lie in its buffer, as far as there are any; without a copy
-// of them.
-TwoPhase::InBuffer TwoPhase::in_buffer(size_t rank, const Window& window, uint64_t end) const {
-  InBuffer in;
-  std::vector<int> lengths;
-  std::vector<MPI_Aint> places;
-  plan::place_in_window(window.runs, kept_.parts_[rank], [&](uint64_t at, Length, uint64_t length) {
-    in.named += length;
-    const uint64_t there = std::min(length, end - std::min(end, at));
-    if (there == 0) return;
-    lengths.push_back(static_cast<int>(there));
-    places.push_back(static_cast<MPI_Aint>(at));
-  });
-  if (in.named == 0) return in;
-  PMPI_Type_create_hindexed(static_cast<int>(places.size()), lengths.data(), places.data(),
-                            MPI_BYTE, &in.type);
-  PMPI_Type_commit(&in.type);
-  return in;
+// A rank's bytes of a window, where they lie in its buffer. The window must stay.
+Scattered TwoPhase::in_window(size_t rank, const Window& window, std::byte* buffer) const {
+  const plan::ViewPart& part = kept_.parts_[rank];
+  return {plan::bytes_in_window(window.runs, part), part.view.mean_piece(),
+          [&part, &window, buffer](const Scattered::Piece& fn) {
+            plan::place_in_window(window.runs, part, [&](uint64_t at, Length, uint64_t length) {
+              fn(buffer + at, length);
+            });
+          }};
 }
 
-// Of a read also what it has of theirs, which stays in the buffer until it is sent.
-void TwoPhase::tell_far_ranks(const Window& window, uint64_t end, bool last, std::byte* buffer) {
-  for (size_t rank = 0; rank < kept_.rank_near_.size(); ++rank) {
-    if (kept_.rank_near_[rank]) continue;
-    Sent& message = sent_.emplace_back();
-    message.step = windows_opened_;
+template <class Fn>
+void TwoPhase::for_each_far_rank(Fn&& fn) const {
+  for (size_t rank = 0; rank < kept_.rank_near_.size(); ++rank)
+    if (!kept_.rank_near_[rank]) fn(rank);
+}
+
+void TwoPhase::tell_far_ranks(const Window& window, bool last) {
+  for_each_far_rank([&](size_t rank) {
+    Exchange::News news;
     if (!window.runs.empty()) {
-      message.header.from = window.runs.front().offset.value;
-      message.header.to = window.runs.back().end().value;
+      news.header.from = window.runs.front().offset.value;
+      news.header.to = window.runs.back().end().value;
     }
-    message.header.last = last;
-    if (kept_.striping().known()) {
-      message.runs = window.runs;
-      message.header.runs = window.runs.size();
-    }
-    const int to = static_cast<int>(rank);
-    PMPI_Isend(&message.header, sizeof message.header, MPI_BYTE, to, kHeader, file_.comm,
-               &message.requests[0]);
-    if (!message.runs.empty())
-      PMPI_Isend(message.runs.data(), static_cast<int>(message.runs.size() * sizeof(Extent)),
-                 MPI_BYTE, to, kRuns, file_.comm, &message.requests[2]);
-    if (!reading()) continue;
-    InBuffer in = in_buffer(rank, window, end);
-    if (in.named == 0) continue;
-    PMPI_Isend(buffer, 1, in.type, to, kData, file_.comm, &message.requests[1]);
-    PMPI_Type_free(&in.type);
-  }
+    news.header.last = last;
+    if (kept_.striping().known()) news.runs = window.runs;
+    exchange_.tell(static_cast<int>(rank), windows_opened_, std::move(news));
+  });
 }
 
-void TwoPhase::receive_from_far(const Window& window, std::byte* buffer) {
-  std::vector<MPI_Request> requests;
-  for (size_t rank = 0; rank < kept_.rank_near_.size(); ++rank) {
-    if (kept_.rank_near_[rank]) continue;
-    InBuffer in = in_buffer(rank, window, UINT64_MAX);
-    if (in.named == 0) continue;
-    PMPI_Irecv(buffer, 1, in.type, static_cast<int>(rank), kData, file_.comm,
-               &requests.emplace_back());
-    PMPI_Type_free(&in.type);
-  }
-  PMPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
-}
-
-// What earlier steps sent has arrived, or does without anything that we have yet to do.
-void TwoPhase::end_far_sends(uint32_t before) {
-  for (; !sent_.empty() && sent_.front().step < before; sent_.pop_front())
-    PMPI_Waitall(static_cast<int>(sent_.front().requests.size()), sent_.front().requests.data(),
-                 MPI_STATUSES_IGNORE);
+void TwoPhase::send_to_far(const Window& window, std::byte* buffer, uint32_t step) {
+  for_each_far_rank([&](size_t rank) {
+    exchange_.send(static_cast<int>(rank), step, in_window(rank, window, buffer));
+  });
 }
 
 }  // namespace forebay::mpiio

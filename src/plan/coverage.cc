@@ -207,6 +207,14 @@ std::vector<Extent> Coverage::next(uint64_t most_bytes, size_t most_runs) {
   return runs;
 }
 
+uint64_t bytes_in_window(std::span<const Extent> runs, const ViewPart& part) {
+  if (part.empty() || runs.empty()) return 0;
+  if (runs.size() == 1) return part.within(runs.front()).length.value;
+  uint64_t bytes = 0;
+  place_in_window(runs, part, [&](uint64_t, Length, uint64_t length) { bytes += length; });
+  return bytes;
+}
+
 uint64_t Coverage::count() && {
   uint64_t bytes = 0;
   for (auto runs = next(kMaxOffset, 4096); !runs.empty(); runs = next(kMaxOffset, 4096))

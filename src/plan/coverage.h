@@ -101,4 +101,7 @@ void place_in_window(std::span<const Extent> runs, const ViewPart& part, Fn&& fn
   }
 }
 
+// How many bytes of the part lie in the runs.
+uint64_t bytes_in_window(std::span<const Extent> runs, const ViewPart& part);
+
 }  // namespace forebay::plan

@@ -94,6 +94,7 @@ void check_window(const std::vector<Extent>& runs, const std::vector<Rank>& rank
       }
     });
     ASSERT_EQ(placed, expected);
+    ASSERT_EQ(bytes_in_window(runs, rank.part), expected.size());
   }
 }
 

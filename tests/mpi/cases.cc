@@ -1,20 +1,22 @@
 // Single rules of MPI-IO that random programs do not reach: errors of requests, links, sequential
 // files, large counts, hints, handlers. Two ranks; returns 0 if all hold, and names those that do
 // not. Any MPI-IO should pass it.
-//   cases FOLDER
-//   cases FOLDER local|served   only what of our own hints a program sees, without and with a
-//   server
+//   cases FOLDER                all rules but these:
+//   cases FOLDER local|served   what of our own hints a program sees, without and with a server
+//   cases FOLDER threads        that of several threads
 #include <mpi.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <initializer_list>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -254,12 +256,15 @@ void hints() {
   MPI_Info_create(&info);
   MPI_Info_set(info, "cb_buffer_size", "1048576");
   MPI_Info_set(info, "romio_cb_write", "nonsense");
+  MPI_Info_set(info, "romio_cb_alltoall", "enable");
   MPI_File file = open(MPI_COMM_SELF, path(rank ? "hints1" : "hints0"), kNew, info);
   MPI_File_get_info(file, &effective);
   char value[MPI_MAX_INFO_VAL] = "";
   int found = 0;
   MPI_Info_get(effective, "cb_buffer_size", MPI_MAX_INFO_VAL - 1, value, &found);
   check(found && std::strcmp(value, "1048576") == 0, "a hint that is honoured");
+  MPI_Info_get(effective, "romio_cb_alltoall", MPI_MAX_INFO_VAL - 1, value, &found);
+  check(found && std::strcmp(value, "enable") == 0, "the hint of how data is exchanged");
   MPI_Info_get(effective, "romio_cb_write", MPI_MAX_INFO_VAL - 1, value, &found);
   check(!found || std::strcmp(value, "nonsense") != 0, "a value that makes no sense");
   MPI_Info_free(&effective);
@@ -419,6 +424,50 @@ void full_disk_together() {
   MPI_Info_free(&info);
 }
 
+// A thread's own calls beside the other one's first collective call, which makes persistent realms:
+// what the thread has written stays, whether it went to the file or to what realms keep. Rank 1's
+// thread writes much, rank 0's has an int next to the end of it, in the same page.
+void realms_beside_a_thread() {
+  constexpr int kBlock = 250, kTimes = 30;
+  constexpr size_t kMuch = 200'000;
+  const auto at = [](size_t ints) { return MPI_Offset((1000 + ints) * sizeof(int)); };
+  MPI_Info info = hinted({{"romio_cb_pfr", "enable"}, {"cb_nodes", "2"}});
+  for (int round = 0; round < 40; ++round) {
+    MPI_File file = open(MPI_COMM_WORLD, path("threads"), kNew, info);
+    std::atomic<bool> begun = false, stale = false;
+    std::thread other([&] {
+      std::vector<int> data(rank ? kMuch : 1);
+      const MPI_Offset begin = at(rank ? 0 : kMuch), last = at(rank ? kMuch - 1 : kMuch);
+      for (int i = 0; i < kTimes; ++i, begun = true) {
+        int back = -1;
+        std::fill(data.begin(), data.end(), round * kTimes + i);
+        MPI_File_write_at(file, begin, data.data(), int(data.size()), MPI_INT, MPI_STATUS_IGNORE);
+        MPI_File_read_at(file, last, &back, 1, MPI_INT, MPI_STATUS_IGNORE);
+        if (back != data.back()) stale = true;
+      }
+    });
+    while (!begun) std::this_thread::yield();
+    std::vector<int> block(kBlock, round + rank), back(kBlock);
+    const MPI_Offset mine = rank * MPI_Offset(sizeof(int)) * kBlock;
+    MPI_File_write_at_all(file, mine, block.data(), kBlock, MPI_INT, MPI_STATUS_IGNORE);
+    MPI_File_read_at_all(file, mine, back.data(), kBlock, MPI_INT, MPI_STATUS_IGNORE);
+    check(back == block, "a collective write beside a thread's");
+    other.join();
+    check(!stale, "a thread reads what it has written");
+    MPI_File_sync(file);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_File_sync(file);
+    std::vector<int> all(kMuch + 1);
+    MPI_File_read_at(file, at(0), all.data(), int(all.size()), MPI_INT, MPI_STATUS_IGNORE);
+    check(all == std::vector<int>(kMuch + 1, round * kTimes + kTimes - 1),
+          "what both ranks' threads have written");
+    MPI_File_close(&file);
+    if (rank == 0) MPI_File_delete(path("threads").c_str(), MPI_INFO_NULL);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  MPI_Info_free(&info);
+}
+
 // MPI goes on while a rank waits for others in a collective call.
 void progress_while_waiting() {
   MPI_Info info = hinted({{"romio_cb_write", "enable"}});
@@ -472,24 +521,7 @@ void sieved_writes(bool served) {
   MPI_Info_free(&info);
 }
 
-int finish() {
-  int all = 0;
-  MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  if (rank == 0) std::printf("%d rules broken\n", all);
-  MPI_Finalize();
-  return all != 0;
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  folder = argc > 1 ? argv[1] : ".";
-  if (argc > 2) {
-    sieved_writes(std::strcmp(argv[2], "served") == 0);
-    return finish();
-  }
+void all_rules() {
   failed_requests();
   names();
   MPI_Barrier(MPI_COMM_WORLD);
@@ -507,5 +539,26 @@ int main(int argc, char** argv) {
   irregular_views();
   full_disk_together();
   progress_while_waiting();
-  return finish();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string which = argc > 2 ? argv[2] : "";
+  const bool threads = which == "threads";
+  int level = MPI_THREAD_SINGLE;
+  MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  folder = argc > 1 ? argv[1] : ".";
+  if (which.empty())
+    all_rules();
+  else if (!threads)
+    sieved_writes(which == "served");
+  else if (level == MPI_THREAD_MULTIPLE)
+    realms_beside_a_thread();
+  int all = 0;
+  MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == 0) std::printf("%d rules broken\n", all);
+  MPI_Finalize();
+  return all != 0;
 }

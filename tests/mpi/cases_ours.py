@@ -1,5 +1,10 @@
 #!/usr/bin/env python3
-"""mpiio_cases on Forebay's MPI-IO: cases_ours.py BUILD MPI"""
+"""mpiio_cases on Forebay's MPI-IO: cases_ours.py BUILD MPI [threads] [--apart] [--hints HINTS]
+
+--apart: each of the two ranks in a name space of processes of its own, which looks to us like
+another node (needs root). --hints: of every file, as FOREBAY_HINTS has them."""
+import argparse
+import contextlib
 import os
 import sys
 import tempfile
@@ -7,13 +12,31 @@ import tempfile
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import launch
 
-build, mpi = sys.argv[1:3]
+parser = argparse.ArgumentParser()
+parser.add_argument("build")
+parser.add_argument("mpi")
+parser.add_argument("which", nargs="?", choices=["threads"])
+parser.add_argument("--apart", action="store_true")
+parser.add_argument("--hints")
+options = parser.parse_args()
+if options.apart and os.geteuid() != 0:
+    print("skipped: ranks are put apart by root only")
+    sys.exit(77)
+build, mpi = options.build, options.mpi
 
 
 def cases(words, variables=None):
     program = os.path.join(build, "bin", f"mpiio_cases_{mpi}")
-    return launch.run(
-        launch.command(mpi, 2, launch.libraries(build, mpi, 2), [program, *words], variables), 90)
+    variables = dict(variables or {})
+    if options.hints:
+        variables["FOREBAY_HINTS"] = options.hints
+    env, words = launch.environment(), [program, *words]
+    with contextlib.ExitStack() as stack:
+        if options.apart:
+            env.update(launch.between_nodes(mpi))
+            words = stack.enter_context(launch.nodes(2))(words)
+        return launch.run(
+            launch.command(mpi, 2, launch.libraries(build, mpi, 2), words, variables), 90, env)
 
 
 def hints_that_need_a_server(scratch):
@@ -31,7 +54,8 @@ def hints_that_need_a_server(scratch):
 
 
 with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="forebay-cases-") as scratch:
-    code, text = cases([scratch])
-    failure = hints_that_need_a_server(scratch)
+    code, text = cases([scratch, *([options.which] if options.which else [])])
+    plain = not (options.which or options.apart or options.hints)
+    failure = hints_that_need_a_server(scratch) if plain else None
 print(text, failure or "", sep="\n")
 sys.exit(code or failure is not None)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """mpiio_fuzz on Forebay's MPI-IO: local, or through a server of its own.
 
-    fuzz_ours.py BUILD MPI RANKS CASES [--served] [--apart] [--without FEATURES] [--hints HINTS]
+    fuzz_ours.py BUILD MPI RANKS CASES [--served] [--apart [NODES]] [--without FEATURES] [--hints HINTS]
 
---apart: every rank in a name space of processes of its own, which looks to us like another node
-(needs root, and an MPI that does not mind: Open MPI over TCP).
+--apart: ranks are dealt out to so many name spaces of processes, or to one each, which look to us
+like nodes (needs root).
 
 The seed is of the day, so that every day sees other cases; FOREBAY_SEED plays one again."""
 import argparse
@@ -26,11 +26,11 @@ def main():
     parser.add_argument("cases")
     parser.add_argument("--served", action="store_true")
     parser.add_argument("--seconds", default="100")
-    parser.add_argument("--apart", action="store_true")
+    parser.add_argument("--apart", type=int, nargs="?", const=0)
     parser.add_argument("--without", help="features that the MPI itself has wrong")
     parser.add_argument("--hints", help="of every file, as FOREBAY_HINTS has them")
     options = parser.parse_args()
-    if options.apart and os.geteuid() != 0:
+    if options.apart is not None and os.geteuid() != 0:
         print("skipped: ranks are put apart by root only")
         sys.exit(77)
     seed = os.environ.get("FOREBAY_SEED", str(int(time.time()) // 86400))
@@ -47,15 +47,16 @@ def main():
             words = [os.path.join(options.build, "bin", f"mpiio_fuzz_{options.mpi}"), "--dir", data,
                      "--seed", seed, "--cases", options.cases, "--zeros",
                      "--seconds", options.seconds]
-            if options.apart:
-                env["OMPI_MCA_btl"] = "tcp,self"
-                words = ["unshare", "--pid", "--fork"] + words
             if options.without:
                 words += ["--without", options.without]
-            code, text = launch.run(
-                launch.command(options.mpi, options.ranks,
-                               launch.libraries(options.build, options.mpi, options.ranks), words,
-                               variables), int(options.seconds) + 80, env)
+            with contextlib.ExitStack() as stack:
+                if options.apart is not None:
+                    env.update(launch.between_nodes(options.mpi))
+                    words = stack.enter_context(launch.nodes(options.apart or options.ranks))(words)
+                code, text = launch.run(
+                    launch.command(options.mpi, options.ranks,
+                                   launch.libraries(options.build, options.mpi, options.ranks),
+                                   words, variables), int(options.seconds) + 80, env)
             if server and "romio_ds_write=enable" in (options.hints or ""):
                 if server.sieved_writes() == 0:
                     code, text = 1, text + "\nthe server sieved no write"

@@ -1,7 +1,9 @@
 """How tests start MPI jobs: with Forebay's MPI-IO preloaded, few ranks, a scratch folder."""
+import contextlib
 import json
 import os
 import subprocess
+import time
 
 
 def environment():
@@ -39,6 +41,45 @@ def libraries(build, mpi, ranks):
     if mpi == "mpich" and ranks > 1:
         ours.append(os.path.join(build, "lib", "libforebay-test-yield.so"))
     return ours
+
+
+def between_nodes(mpi):
+    """What an MPI has to be told if ranks of one machine are to look like ranks of several. MPICH
+    works so too, but that its MPI_Finalize does not always return (UCX over TCP)."""
+    if mpi == "mpich":
+        return {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self"}
+    return {"OMPI_MCA_btl": "tcp,self"}
+
+
+@contextlib.contextmanager
+def nodes(count):
+    """Name spaces of processes, each of which looks to us like a node of its own; needs root. Gives
+    what makes the words of a job ones that deal its ranks out to them."""
+    # They go with us, however we end.
+    spaces = [subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--mount",
+                                "--fork", "--mount-proc", "--kill-child", "sleep", "infinity"])
+              for _ in range(count)]
+    try:
+        first = [first_process(space) for space in spaces]
+        chosen = "$((${OMPI_COMM_WORLD_RANK:-$PMI_RANK} % $NODES + 1))"
+        script = (f"NODES={count}; pid=$(echo {' '.join(first)} | cut -d' ' -f{chosen}); "
+                  'exec nsenter --target "$pid" --pid --mount "$@"')
+        yield lambda words: ["sh", "-c", script, "sh"] + words
+    finally:
+        for space in spaces:
+            space.kill()
+            space.wait()
+
+
+def first_process(space):
+    """The number, here, of the first process of a name space; once it has its own /proc."""
+    for _ in range(1000):
+        with open(f"/proc/{space.pid}/task/{space.pid}/children") as file:
+            child = file.read().strip()
+        if child and os.readlink(f"/proc/{child}/exe").endswith("sleep"):
+            return child
+        time.sleep(0.01)
+    raise RuntimeError("cannot make a name space of processes")
 
 
 def run(words, seconds, env=None, cwd=None):
