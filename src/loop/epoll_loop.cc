@@ -39,7 +39,6 @@ constexpr unsigned kLooksPerFetch = 64;
 // In a turn that has lasted so long nobody is left asleep until it ends: what it does is work, a
 // copy or a file system's call, and whoever sleeps could do the next part of it meanwhile.
 constexpr Duration kLongTurn = std::chrono::microseconds(15);
-constexpr Duration kLongestTurn = Spin::kSlice / 5;
 
 // A loop whose news comes through memory looks at its descriptors after so long, or so many times.
 constexpr Duration kMemorySleep = std::chrono::milliseconds(20);
@@ -216,7 +215,7 @@ void EpollLoop::Impl::end_turn() {
 // In the middle of a turn that has taken long: those who wait awake for this loop must not take it
 // for one who computes.
 void EpollLoop::Impl::give_way() {
-  if (clock.now() - turn_began < kLongestTurn) return;
+  if (clock.now() - turn_began < spin.slice() / 5) return;
   end_turn();
   yield();
   turn_began = clock.now();
@@ -228,7 +227,7 @@ void EpollLoop::Impl::yield() {
   if (!spin.due(begin)) return;
   ::sched_yield();
   const Time end = clock.now();
-  if (end - begin >= Spin::kSlice) spin.lose_slice(end);
+  if (end - begin >= spin.slice()) spin.lose_slice(end);
 }
 
 // True if there was something to do. Whoever is called may add and forget others.
@@ -251,6 +250,7 @@ bool EpollLoop::Impl::poll_lively(bool may_rest) {
     }
   }
   std::erase_if(lively, [](const Lively& l) { return !l.poller; });
+  if (shares_core) spin.crowd(static_cast<unsigned>(lively.size()));
   return any;
 }
 
@@ -386,6 +386,14 @@ void EpollLoop::watch(int fd, uint32_t events, Ready& ready, bool known) {
 
 void EpollLoop::share_core() {
   impl_->shares_core = true;
+}
+
+unsigned EpollLoop::crowd() const {
+  return static_cast<unsigned>(impl_->lively.size());
+}
+
+void EpollLoop::set_crowd(unsigned others) {
+  impl_->spin.crowd(others);
 }
 
 void EpollLoop::expect() {

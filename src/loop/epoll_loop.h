@@ -71,6 +71,9 @@ class EpollLoop final : public Loop {
   // For a loop that serves others on this machine: it lets them have the core after each turn that
   // did something for them, so that they take their answers and bring more before it looks again.
   void share_core();
+  unsigned crowd() const;  // of pollers that are looked at in every turn
+  // One of its pollers knows that so many others wait for the same server.
+  void set_crowd(unsigned others);
   // Tells it when this turn ends, before the loop sleeps or gives way; at once if the turn has
   // already lasted long. On the loop only.
   void tell_at_end(Poller& poller);

@@ -6,6 +6,8 @@
 // counted. So clients that share their cores with the server hand them to each other in turn, and
 // nobody is put to sleep and woken, which costs three times as much.
 //
+// Where many wait awake in turn, a turn takes longer: crowd() says how many there are.
+//
 // It has failed if nothing came before the waiter had spent what a sleep and a wake-up cost, or if
 // somebody who computes took the core for a whole slice: one that is woken from sleep need not wait
 // for that. A failure costs about as much as the sleep that follows, so one or two do not matter.
@@ -31,6 +33,9 @@ class Spin {
       std::chrono::microseconds(2);  // the most that a look counts for
   // Of one who computes; many who only look in turn do not take so long.
   static constexpr Duration kSlice = std::chrono::microseconds(1300);
+  // And so much longer for each of a crowd; more than so many do not count.
+  static constexpr Duration kTurn = std::chrono::microseconds(15);
+  static constexpr unsigned kMostCrowd = 1024;
   static constexpr unsigned kMisses = 8;  // failures in a row that are none yet
   // After more, so that one costs a part in 64 at most; longer and longer while they go on.
   static constexpr Duration kFirstRest = 64 * kBudget;
@@ -44,6 +49,9 @@ class Spin {
   // Is a wait that begins now to be begun awake? If so, begin() it, and end() says how it ended.
   bool due(Time now) const { return expected_ || now >= next_; }
   void expect() { expected_ = true; }  // in the next wait
+  void crowd(unsigned others) { others_ = std::min(others, kMostCrowd); }
+  // What one who computes would take, and many who look in turn do not.
+  Duration slice() const { return kSlice + others_ * kTurn; }
   void begin(Time now) {
     started_ = last_ = now;
     known_ = std::exchange(expected_, false);
@@ -52,13 +60,13 @@ class Spin {
   // After each look that found nothing: false if it is time to sleep.
   bool go_on(Time now) {
     const Duration step = now - last_;
-    if (step >= kSlice) return false;
+    if (step >= slice()) return false;
     last_ = now;
     left_ -= std::min(step, kLook);
-    return left_ > Duration::zero() && now - started_ < kLongest;
+    return left_ > Duration::zero() && now - started_ < kLongest + 8 * others_ * kTurn;
   }
   void end(bool came, Time now) {
-    if (now - last_ >= kSlice) return lose_slice(now);
+    if (now - last_ >= slice()) return lose_slice(now);
     pause_ /= 2;
     // That what was announced came says nothing about what was not.
     if (!known_) misses_ = came ? 0 : misses_ + 1;
@@ -75,7 +83,7 @@ class Spin {
  private:
   Time next_{}, started_{}, last_{};
   Duration left_{0}, pause_{0}, rest_ = kFirstRest;
-  unsigned misses_ = 0;
+  unsigned misses_ = 0, others_ = 0;
   bool expected_ = false;
   bool known_ = false;  // this wait is for what was expected
 };

@@ -119,5 +119,20 @@ TEST(Spin, AfterLostSlicesThePausesGrowAndShrinkAgain) {
   EXPECT_TRUE(spin.due(now + Spin::kShortPause));
 }
 
+TEST(Spin, ATurnOfACrowdIsNotALostSlice) {
+  Spin spin;
+  Time now{};
+  spin.crowd(256);
+  const Duration turn = 2 * Spin::kSlice;
+  const Time begun = now;
+  now = wait(spin, now, turn);
+  EXPECT_GE((now - begun) / turn, 8) << "turns that it waits for";
+  EXPECT_TRUE(spin.due(now));
+  now = wait(spin, now, spin.slice());
+  EXPECT_FALSE(spin.due(now)) << "one who computes";
+  spin.crowd(UINT32_MAX);
+  EXPECT_LT(spin.slice(), 20ms) << "whatever a server says";
+}
+
 }  // namespace
 }  // namespace forebay

@@ -20,6 +20,8 @@ using State = SmallWrite::State;
 constexpr size_t kMostRuns = 32;
 constexpr uint64_t kMostBytes = 1_MiB;
 
+constexpr uint64_t kLongWrite = 16_KiB;
+
 constexpr size_t kKeptQueues = 256;  // that nobody uses
 
 // Puts the pieces of a write in their place; false if they overlap others, or each other.
@@ -169,7 +171,12 @@ void SmallWrites::turn(Loop& here) {
     for (const auto& queue : mine) {
       queue->in_line = false;
       queue->busy = true;
-      queue->overlaps ? all_in_order(*queue, batches) : next_run(*queue, batches);
+      if (queue->overlaps) {
+        all_in_order(*queue, batches);
+      } else {
+        next_run(*queue, batches);
+        long_writes(*queue, batches);
+      }
     }
     ++issuing_;
   }
@@ -245,6 +252,12 @@ void SmallWrites::next_run(Queue& queue, Batches& out) {
   if (queue.passed >= kMostPassed) {
     while (queue.pieces[first].write != oldest) ++first;
   }
+  take_run(queue, first, out);
+  queue.passed =
+      queue.writes.empty() || queue.writes.front().get() != oldest ? 0 : queue.passed + 1;
+}
+
+void SmallWrites::take_run(Queue& queue, size_t first, Batches& out) {
   choose(queue.pieces, first, SIZE_MAX);
   auto batch = std::make_shared<Batch>();
   const auto chosen = [](const Piece& p) { return p.write->chosen; };
@@ -260,8 +273,24 @@ void SmallWrites::next_run(Queue& queue, Batches& out) {
     if (w->chosen) batch->writes.push_back(w);
   }
   std::erase_if(queue.writes, [](const SmallWriteRef& w) { return w->chosen; });
-  queue.passed = oldest->chosen ? 0 : queue.passed + 1;
   reserve(std::move(batch), out);
+}
+
+// Those that are a run of their own, and long enough: nothing is gained by waiting for neighbours.
+void SmallWrites::long_writes(Queue& queue, Batches& out) {
+  for (size_t first = 0; first < queue.pieces.size();) {
+    const SmallWrite* const write = queue.pieces[first].write;
+    uint64_t bytes = queue.pieces[first].file.length.value;
+    size_t end = first + 1;
+    for (; end < queue.pieces.size() && touches(queue.pieces[end - 1], queue.pieces[end]); ++end) {
+      bytes += queue.pieces[end].write == write ? queue.pieces[end].file.length.value : 0;
+    }
+    if (bytes < kLongWrite || bytes != write->data.size) {
+      first = end;
+    } else {
+      take_run(queue, first, out);
+    }
+  }
 }
 
 void SmallWrites::all_in_order(Queue& queue, Batches& out) {

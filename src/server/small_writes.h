@@ -2,7 +2,8 @@
 //
 // A flight (flight.h) costs a small write more than the write itself. Here the writes of all
 // sessions of an export gather while their loops turn, and go to the Store merged: in each turn,
-// of each file, the run of touching pieces with the lowest offset (paper 1, section III.B). What
+// of each file, the run of touching pieces with the lowest offset (paper 1, section III.B), and
+// writes that are long runs by themselves. What
 // lies elsewhere waits for its turn, so that clients that write in strides and have drifted apart
 // come together again: those behind are served until all are at the same place. For its client
 // nothing is different from a flight.
@@ -115,6 +116,8 @@ class SmallWrites {
   void turn(Loop& here);
   bool line_up(const std::shared_ptr<Queue>& queue);
   void next_run(Queue& queue, Batches& out);
+  void take_run(Queue& queue, size_t first, Batches& out);
+  void long_writes(Queue& queue, Batches& out);
   void all_in_order(Queue& queue, Batches& out);
   void reserve(BatchRef batch, Batches& out);
   void reserve_alone(const SmallWriteRef& write, Batches& out);

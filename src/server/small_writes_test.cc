@@ -75,6 +75,26 @@ TEST_F(SmallWritesTest, OfManyClientsGoTogether) {
   EXPECT_EQ(content(expected.size()), expected);
 }
 
+TEST_F(SmallWritesTest, LongOnesOfManyClientsDoNotWaitForEachOther) {
+  std::mt19937_64 random(test_seed());
+  start(8);
+  std::string expected(8 * 128 * 1024, '\0');
+  for (int round = 0; round < 20; ++round) {
+    // Some are long, some touch each other, some are apart; each client has a part of its own.
+    for (int c = 0; c < 8; ++c) {
+      const uint64_t size = random() % 2 == 0 ? 16384 + random() % 8192 : 1 + random() % 4096;
+      const uint64_t at = static_cast<uint64_t>(c) * 128 * 1024 +
+                          (random() % 3 == 0 ? 128 * 1024 - size : random() % 65536);
+      const std::string data = pattern(random(), size);
+      expected.replace(at, size, data);
+      write(c, at, data);
+    }
+    if (random() % 2 == 0) run_all();
+  }
+  run_all();
+  EXPECT_EQ(content(expected.size()), expected);
+}
+
 TEST_F(SmallWritesTest, OverlappingOnesOfOneClientKeepTheirOrder) {
   std::mt19937_64 random(test_seed());
   start(2);

@@ -40,8 +40,8 @@ class ByteStream {
   // found the end of what was there.
   virtual ssize_t receive(std::span<iovec> space) = 0;
   virtual ssize_t send(std::span<iovec> bytes) = 0;
-  // Does each send() cost so much (a system call) that small ones are better gathered?
-  virtual bool send_is_dear() const { return true; }
+  // Does each send() and receive() cost so much (a system call) that fewer are better?
+  virtual bool calls_are_dear() const { return true; }
 
   virtual void announce() {}  // as Connection::announce()
 

@@ -7,19 +7,22 @@
 
 namespace forebay {
 
-PayloadCursor::Described FrameReceiver::space(std::span<iovec, kIovecs> out) {
+PayloadCursor::Described FrameReceiver::space(std::span<iovec, kIovecs> out, bool lean) {
   PayloadCursor::Described d;
+  size_t need = wire::kHeaderSize;
   if (in_payload_ && !payload_.fine()) {
     d = payload_.describe(out.first<kIovecs - 1>(), kOneReceive);
     if (d.bytes != payload_.left()) return d;
-    make_room(wire::kHeaderSize);
   } else if (in_payload_) {
-    make_room(std::min<size_t>(payload_.left() + wire::kHeaderSize, kFineStaging));
-  } else {
-    make_room(header_ ? header_->message_size : wire::kHeaderSize);
+    need = std::min<size_t>(payload_.left() + wire::kHeaderSize, kFineStaging);
+  } else if (header_) {
+    need = header_->message_size;
   }
-  out[d.count++] = {buffer_.get() + end_, capacity_ - end_};
-  d.bytes += capacity_ - end_;
+  make_room(need);
+  size_t staging = capacity_ - end_;
+  if (lean) staging = std::min(staging, std::max(need, kLeanStaging));
+  out[d.count++] = {buffer_.get() + end_, staging};
+  d.bytes += staging;
   return d;
 }
 

@@ -24,8 +24,9 @@ class FrameReceiver {
  public:
   static constexpr size_t kIovecs = 64;
 
-  // Where the next bytes go, never nothing.
-  PayloadCursor::Described space(std::span<iovec, kIovecs> out);
+  // Where the next bytes go, never nothing. `lean`: a receive costs little, so that only messages
+  // are staged, and payloads land where they belong.
+  PayloadCursor::Described space(std::span<iovec, kIovecs> out, bool lean = false);
   // n bytes came, in the space described last.
   void received(uint64_t n);
 
@@ -38,6 +39,7 @@ class FrameReceiver {
 
  private:
   static constexpr size_t kStaging = 16 * 1024;
+  static constexpr size_t kLeanStaging = 256;  // a small message or two
   static constexpr size_t kFineStaging = 64 * 1024;
   static constexpr uint64_t kOneReceive = 1_MiB;
 

@@ -37,7 +37,7 @@ void FrameStream::send(std::string head, Memory payload, Connection::Sent sent) 
   }
   out_.push(std::move(head), std::move(payload), std::move(sent));
   if (closing_ || broken_) return;
-  if (delivering_ && out_.bytes() < kGather && bytes_->send_is_dear()) return;
+  if (delivering_ && out_.bytes() < kGather && bytes_->calls_are_dear()) return;
   flush();
 }
 
@@ -106,7 +106,7 @@ void FrameStream::receive() {
 // True: there may be more to receive.
 bool FrameStream::receive_once(uint64_t& budget) {
   std::array<iovec, FrameReceiver::kIovecs> space;
-  const auto d = in_.space(space);
+  const auto d = in_.space(space, !bytes_->calls_are_dear());
   const ssize_t n = bytes_->receive(std::span(space).first(d.count));
   if (n < 0 && errno == EINTR) return true;
   if (n < 0 && errno == EAGAIN) return drained(), false;

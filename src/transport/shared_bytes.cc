@@ -53,10 +53,12 @@ class Rings final : public EpollLoop::Poller,
   ssize_t receive(std::span<iovec> space) {
     const ssize_t n = reader_.take(space);
     if (n > 0 && reader_.must_ring()) ring();
+    if (!server_) loop_->set_crowd(reader_.crowd());
     return n < 0 && errno == EAGAIN && end_ ? (errno = *end_, *end_ == 0 ? 0 : -1) : n;
   }
   ssize_t send(std::span<iovec> bytes) {
     if (end_) return errno = EPIPE, -1;
+    if (server_) writer_.say_crowd(loop_->crowd());
     const ssize_t n = writer_.put(bytes);
     // The other side is woken when all that this turn has for it is there; if it is to make room,
     // or if nobody runs the loop just now, at once.
@@ -197,7 +199,7 @@ class SharedBytes final : public ByteStream, public FdUser {
     message.msg_iovlen = bytes.size();
     return ::sendmsg(watch_->fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
-  bool send_is_dear() const override { return !rings_; }
+  bool calls_are_dear() const override { return !rings_; }
   void announce() override {
     if (rings_) rings_->announce();
   }

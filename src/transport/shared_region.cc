@@ -16,6 +16,14 @@ bool sane(const SharedRegion::Layout& l) {
          l.area <= SharedRegion::kMaxArea;
 }
 
+// All of a ring is used soon, however little is in it at a time: a fault for each of its pages
+// costs more than all of them at once. Not of larger ones, which another process may have asked
+// for. If the kernel cannot, they come one by one.
+void populate(const SharedPages& pages, const SharedRegion::Layout& layout) {
+  if (layout.ring > SharedRegion::Layout().ring) return;
+  ::madvise(pages.bytes().data(), kPage + 2 * uint64_t(layout.ring), MADV_POPULATE_WRITE);
+}
+
 }  // namespace
 
 uint64_t SharedRegion::Layout::bytes() const {
@@ -28,6 +36,7 @@ Result<std::shared_ptr<SharedRegion>> SharedRegion::create(const Layout& layout,
   if (!pages) return std::move(pages).error();
   // A forked child has a connection of its own, or none.
   ::madvise((*pages)->bytes().data(), layout.bytes(), MADV_DONTFORK);
+  populate(**pages, layout);
   return std::shared_ptr<SharedRegion>(
       new SharedRegion(std::move(*pages), layout, std::move(lent)));
 }
@@ -38,6 +47,7 @@ Result<std::shared_ptr<SharedRegion>> SharedRegion::adopt(Fd memory, const Layou
   auto pages = SharedPages::adopt(std::move(memory), good ? layout.bytes() : 0);
   if (!good) return Error(EINVAL, "shared memory: sizes that cannot be");
   if (!pages) return std::move(pages).error();
+  populate(**pages, layout);
   return std::shared_ptr<SharedRegion>(
       new SharedRegion(std::move(*pages), layout, std::move(lent)));
 }

@@ -26,7 +26,7 @@ namespace forebay {
 class SharedRegion {
  public:
   struct Layout {
-    uint32_t ring = 256 << 10;  // bytes of one ring: a power of two
+    uint32_t ring = 128 << 10;  // bytes of one ring: a power of two
     uint64_t area = 0;          // bytes, whole pages
     uint64_t bytes() const;
     bool operator==(const Layout&) const = default;

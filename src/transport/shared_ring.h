@@ -28,6 +28,7 @@ namespace forebay {
 struct RingState {
   alignas(64) std::atomic<uint64_t> written;  // bytes ever put in
   std::atomic<uint32_t> writer_rests;
+  std::atomic<uint32_t> crowd;  // of others that the writer serves; a hint for who waits awake
   alignas(64) std::atomic<uint64_t> taken;  // bytes ever taken out
   std::atomic<uint32_t> reader_rests;
 };
@@ -44,6 +45,7 @@ class RingWriter {
   // The reader rests, and is to be rung; if it sleeps on the ring, that is done here. Once.
   bool must_ring();
   bool rest();  // false: there is room
+  void say_crowd(uint32_t others) { state_->crowd.store(others, std::memory_order_relaxed); }
   void wake() { state_->writer_rests.store(0, std::memory_order_relaxed); }
 
  private:
@@ -61,7 +63,8 @@ class RingReader {
   ssize_t take(std::span<const iovec> space);
   bool has_bytes() const;
   bool must_ring();  // the writer rests
-  bool rest();       // false: there are bytes
+  uint32_t crowd() const { return state_->crowd.load(std::memory_order_relaxed); }
+  bool rest();  // false: there are bytes
   // After rest(): sleeps until the writer, or interrupt(), ends the rest, at most so long. True: it
   // was ended, and nobody rings; false: still at rest.
   bool sleep(std::chrono::nanoseconds most);
