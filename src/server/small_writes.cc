@@ -81,10 +81,9 @@ Request request_for(const SmallWrite& w) {
   return r;
 }
 
-// Chooses writes of the run around pieces[first], or only downwards from it, up to a limit of bytes
-// or pieces.
+// Chooses the write at pieces[first] and, of the run that goes on from there, what follows it, up
+// to a limit of bytes or pieces.
 void choose(std::span<const Piece> pieces, size_t first, size_t most_pieces) {
-  while (first > 0 && touches(pieces[first - 1], pieces[first])) --first;
   uint64_t bytes = 0;
   size_t count = 0;
   for (size_t i = first; i < pieces.size(); ++i) {

@@ -79,6 +79,7 @@ TEST_F(SmallWritesTest, LongOnesOfManyClientsDoNotWaitForEachOther) {
   std::mt19937_64 random(test_seed());
   start(8);
   std::string expected(8 * 128 * 1024, '\0');
+  expected.replace(1'000'000, 8, 8, 'x');  // of start()
   for (int round = 0; round < 20; ++round) {
     // Some are long, some touch each other, some are apart; each client has a part of its own.
     for (int c = 0; c < 8; ++c) {
@@ -92,7 +93,7 @@ TEST_F(SmallWritesTest, LongOnesOfManyClientsDoNotWaitForEachOther) {
     if (random() % 2 == 0) run_all();
   }
   run_all();
-  EXPECT_EQ(content(expected.size()), expected);
+  EXPECT_TRUE(content(expected.size()) == expected);
 }
 
 TEST_F(SmallWritesTest, OverlappingOnesOfOneClientKeepTheirOrder) {

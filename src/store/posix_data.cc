@@ -52,7 +52,7 @@ Result<Right> Operations::grant(At& at, const Request& r, const Handle& handle, 
   std::lock_guard lock(losing(at.file->id));
   const Result<FileStat> stat = stat_of(opened.get());
   if (!stat) return stat.error();
-  if (stat->attr.links == 0 && !at.file->has_rights())
+  if (counts_links_ && stat->attr.links == 0 && !at.file->has_rights())
     return Error(ESTALE, "the file was removed while it was opened");
   while (!table_.add_right(*at.file, right.bytes, grant)) {
     Result<At> again = this->at(handle);

@@ -152,6 +152,7 @@ Result<void> Operations::start() {
   const Result<FileStat> stat = stat_of(path->get());
   if (!stat) return stat.error();
   top_id_ = stat->id;
+  counts_links_ = stat->attr.links > 0;
   Result<Handle> handle = handles_.make_top(stat->id);
   if (!handle) return std::move(handle).error();
   top_handle_ = std::move(*handle);
@@ -239,10 +240,11 @@ Operations::NameLocks Operations::lock_names(const Place& one, const Place& othe
 
 // Looks at what the name is, and if that is open gives it a link in the own folder.
 Operations::Losing Operations::before_loss(const At& directory, const std::string& name,
-                                           const Caller& caller) {
+                                           const Caller& caller, Fd& lost) {
   if (!identity_.become(caller)) return {};
   Result<Fd> path = with_room([&] { return open_path(directory.fd(), name); });
   if (!path) return {};
+  lost = Fd(::fcntl(path->get(), F_DUPFD_CLOEXEC, 0));
   Result<FileStat> stat = stat_of(path->get());
   if (!stat) return {};
   Losing it;
@@ -287,8 +289,9 @@ void Operations::still_named(const Losing& it) {
 Result<Reply> Operations::remove(At& at, Request& r) {
   if (is_own_folder(at, r.name)) return Error(ENOENT);
   const bool directory = (r.flags & kFlagDirectory) != 0;
+  Fd lost;
   const NameLocks locks = lock_names({at, r.name});
-  const Losing it = before_loss(at, r.name, *r.caller);
+  const Losing it = before_loss(at, r.name, *r.caller, lost);
   const auto unlink = [&] {
     return ::unlinkat(at.fd(), r.name.c_str(), directory ? AT_REMOVEDIR : 0);
   };
@@ -306,9 +309,10 @@ Result<Reply> Operations::rename(At& from, Request& r) {
   if (!to) return std::move(to).error();
   if (auto ok = may_make(*to, r.name2); !ok) return ok.error();
   const bool replaces = (r.flags & (kFlagExchange | kFlagNoReplace)) == 0;
+  Fd lost;
   const NameLocks locks = lock_names({from, r.name}, {*to, r.name2});
   Losing it;
-  if (replaces) it = before_loss(*to, r.name2, *r.caller);
+  if (replaces) it = before_loss(*to, r.name2, *r.caller, lost);
   const unsigned flags = r.flags & kFlagExchange    ? RENAME_EXCHANGE
                          : r.flags & kFlagNoReplace ? RENAME_NOREPLACE
                                                     : 0;

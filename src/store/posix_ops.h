@@ -159,7 +159,9 @@ class Operations {
   using NameLocks = std::array<std::unique_lock<std::mutex>, 2>;
   NameLocks lock_names(const Place& one, const Place& other);
   NameLocks lock_names(const Place& one) { return lock_names(one, one); }
-  Losing before_loss(const At& directory, const std::string& name, const Caller& caller);
+  // `lost` keeps the file: what takes long of its end is to free its blocks, which is done when
+  // `lost` is closed, after the locks are gone. Who opens or closes on a loop waits for them.
+  Losing before_loss(const At& directory, const std::string& name, const Caller& caller, Fd& lost);
   void lost_name(const Losing& losing);
   void still_named(const Losing& losing);
   // Is the file without a name and without rights: gone, but for our descriptor?
@@ -177,6 +179,7 @@ class Operations {
   std::array<std::mutex, 256> naming_;
   std::array<std::mutex, 64> losing_;
   InodeId top_id_;
+  bool counts_links_ = true;  // the file system
   Handle top_handle_;
   Counter& io_calls_;
   std::atomic<bool> no_nowait_{false};

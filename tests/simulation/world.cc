@@ -84,8 +84,7 @@ void World::start_server() {
   exported.chunk = 4_KiB;
   exported.in_flight = 2;
   if (climate.behind) {
-    exported.write_behind = {
-        .when = WriteBehindOptions::When::always, .memory = 32_KiB, .age = 5ms};
+    exported.write_behind = {.when = When::always, .memory = 32_KiB, .age = 5ms};
   }
   server_->add_export(exported, disk.mount()).value();
   listener_ = server_side_->listen(kServer, loop, [this](auto c) { server_->accept(std::move(c)); })
