@@ -1,6 +1,8 @@
 #include "mpiio/background.h"
 
+#include <iterator>
 #include <system_error>
+#include <utility>
 
 #include "mpiio/guest_thread.h"
 
@@ -26,6 +28,13 @@ void Background::begin(Callback<void()> work) {
   work();
 }
 
+void Background::retry(const void* key, Callback<bool()> attempt) {
+  std::lock_guard lock(mutex_);
+  if (!has_thread()) return;
+  attempts_.insert_or_assign(key, std::move(attempt));
+  changed_.notify_one();
+}
+
 bool Background::has_thread() {
   if (thread_.joinable()) return true;
   try {
@@ -40,15 +49,36 @@ void Background::run() {
   behave_as_a_guest();
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return ending_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    auto work = std::move(queue_.front());
-    queue_.pop_front();
-    lock.unlock();
-    work();
-    work = {};
-    lock.lock();
+    const auto called = [&] { return ending_ || !queue_.empty(); };
+    if (attempts_.empty())
+      changed_.wait(lock, [&] { return called() || !attempts_.empty(); });
+    else
+      changed_.wait_until(lock, next_attempt_, called);
+    if (!queue_.empty())
+      do_first(lock);
+    else if (ending_)
+      return;
+    if (!attempts_.empty() && std::chrono::steady_clock::now() >= next_attempt_) try_all(lock);
   }
+}
+
+void Background::do_first(std::unique_lock<std::mutex>& lock) {
+  auto work = std::move(queue_.front());
+  queue_.pop_front();
+  lock.unlock();
+  work();
+  work = {};
+  lock.lock();
+}
+
+void Background::try_all(std::unique_lock<std::mutex>& lock) {
+  auto attempts = std::exchange(attempts_, {});
+  lock.unlock();
+  for (auto it = attempts.begin(); it != attempts.end();)
+    it = it->second() ? attempts.erase(it) : std::next(it);
+  next_attempt_ = std::chrono::steady_clock::now() + kPause;
+  lock.lock();
+  attempts_.merge(attempts);  // what was given meanwhile stays
 }
 
 }  // namespace forebay::mpiio

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <thread>
 
 #include "mpiio/collective.h"
 #include "mpiio/operation.h"
@@ -19,6 +21,24 @@ void File::release() {
   collective = nullptr;
   kept_realms = nullptr;
   meeting = nullptr;
+}
+
+Result<Outcomes> File::outcomes() const {
+  auto state = meeting->state();
+  if (!state) return state.error();
+  return Outcomes(**state, static_cast<uint64_t>(ranks));
+}
+
+bool File::tell_outcomes() {
+  return arrivals.try_all([this] { return outcomes(); });
+}
+
+void File::wait_for_arrivals() {
+  constexpr auto kBetweenLooks = std::chrono::microseconds(200);
+  while (!tell_outcomes()) {
+    progress();
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
 }
 
 bool File::several_nodes() const {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "mpiio/arrivals.h"
 #include "mpiio/hints.h"
 #include "mpiio/kept_realms.h"
 #include "mpiio/meeting.h"
@@ -55,6 +56,13 @@ struct File {
     for (int n; (n = under_way.load()) > 0;) under_way.wait(n);
   }
 
+  Result<Outcomes> outcomes() const;
+  // What this rank's ended parts of non-blocking collectives became, to the others, as far as that
+  // is possible now; true: they know of all.
+  bool tell_outcomes();
+  // Until they do, for close, which all ranks come to: each begins first what another is ahead by.
+  void wait_for_arrivals();
+
   // Lets go of what is MPI's. On the program's thread; the last owner may be another one.
   void release();
 
@@ -96,6 +104,7 @@ struct File {
   std::atomic<int> under_way{0};  // operations, but for blocking collectives
 
   uint64_t collectives = 0;  // non-blocking ones so far
+  Arrivals arrivals;         // in those
 
   std::shared_ptr<Operation> split;  // the split collective that was begun
   const char* split_call = nullptr;

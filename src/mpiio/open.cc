@@ -284,6 +284,7 @@ Fault open(MPI_Comm comm, const char* name, int amode, MPI_Info info, std::share
 
 Fault close(File& file) {
   file.wait_for_operations();
+  file.wait_for_arrivals();
   Fault mine;
   if (file.split) mine = {MPI_ERR_OTHER, "a split collective was begun and not ended"};
   if (file.kept_realms)
@@ -304,6 +305,8 @@ Fault close(File& file) {
 
 void abandon(File& file) {
   file.wait_for_operations();
+  file.arrivals.try_all(
+      [] { return Result<Outcomes>(Error(ECANCELED, "the file was not closed")); });
   if (file.kept_realms)
     if (auto saved = file.kept_realms->rescue(); !saved)
       std::fprintf(stderr, "forebay: %s: what was written is lost: %s\n", file.name.c_str(),

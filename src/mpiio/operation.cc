@@ -2,7 +2,6 @@
 
 #include <thread>
 
-#include "mpiio/outcomes.h"
 #include "mpiio/process.h"
 
 namespace forebay::mpiio {
@@ -17,12 +16,6 @@ Fault unreachable(const Error& error) {
           "the ranks of the file cannot tell each other how it went: " + error.message()};
 }
 
-Result<Outcomes> outcomes_of(const File& file) {
-  auto state = file.meeting->state();
-  if (!state) return state.error();
-  return Outcomes(**state, static_cast<uint64_t>(file.ranks));
-}
-
 }  // namespace
 
 void Operation::be_collective() {
@@ -31,40 +24,56 @@ void Operation::be_collective() {
 
 void Operation::begin(const std::shared_ptr<Operation>& operation) {
   operation->file_->under_way.fetch_add(1);
-  if (operation->transfer_.fault()) return operation->run();
-  Process::get().background().begin([operation] { operation->run(); });
+  if (operation->transfer_.fault()) return run(operation);
+  Process::get().background().begin([operation] { run(operation); });
 }
 
-void Operation::run() {
-  transfer_.run();
-  if (number_) arrive();
-  {
-    std::lock_guard lock(mutex_);
-    moved_.store(true, std::memory_order_release);
-    moved_.notify_all();
-    changed_.notify_all();
-  }
-  file_->end_operation();
+void Operation::run(const std::shared_ptr<Operation>& operation) {
+  operation->transfer_.run();
+  if (operation->number_)
+    arrive(operation);
+  else
+    operation->end_part();
+  operation->file_->end_operation();
 }
 
-void Operation::arrive() {
-  auto outcomes = outcomes_of(*file_);
-  auto arrived = outcomes
-                     ? outcomes->arrive(*number_, static_cast<uint32_t>(transfer_.fault().code))
-                     : Result<void>(outcomes.error());
-  if (!arrived) of_all_ = unreachable(arrived.error());
+void Operation::end_part() {
+  std::lock_guard lock(mutex_);
+  moved_.store(true, std::memory_order_release);
+  moved_.notify_all();
+  changed_.notify_all();
+}
+
+void Operation::arrive(const std::shared_ptr<Operation>& operation) {
+  const auto& file = operation->file_;
+  file->arrivals.add(*operation->number_, static_cast<uint32_t>(operation->transfer_.fault().code),
+                     [operation](Result<void> told) {
+                       if (!told) operation->of_all_ = unreachable(told.error());
+                       operation->end_part();
+                     });
+  if (file->tell_outcomes()) return;
+  Process::get().background().retry(file.get(), [weak = std::weak_ptr(file)] {
+    const auto open = weak.lock();
+    return !open || open->tell_outcomes();
+  });
 }
 
 bool Operation::ended() {
+  if (!moved() && number_ && may_look()) file_->tell_outcomes();
   return moved() && (!number_ || alone_ || agreed());
 }
 
-bool Operation::agreed() {
+bool Operation::may_look() {
   const auto now = std::chrono::steady_clock::now();
-  if (of_all_ || !file_->meeting) return true;  // closed: then all ranks' parts have ended
   if (now < next_look_) return false;
   next_look_ = now + kBetweenLooks;
-  auto outcomes = outcomes_of(*file_);
+  return true;
+}
+
+bool Operation::agreed() {
+  if (of_all_ || !file_->meeting) return true;  // closed: then all ranks' parts have ended
+  if (!may_look()) return false;
+  auto outcomes = file_->outcomes();
   auto worst =
       outcomes ? outcomes->worst(*number_) : Result<std::optional<uint32_t>>(outcomes.error());
   if (!worst) of_all_ = unreachable(worst.error());
@@ -79,9 +88,10 @@ bool Operation::agreed() {
 bool Operation::wait_a_moment() {
   if (!moved()) {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, kMoment, [&] { return moved(); })) return false;
+    changed_.wait_for(lock, kMoment, [&] { return moved(); });
   }
   if (ended()) return true;
+  if (!moved()) return false;
   std::this_thread::sleep_for(kBetweenLooks);
   return ended();
 }

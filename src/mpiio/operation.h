@@ -1,6 +1,7 @@
 // Operation: a data call that goes on in the background (background.h), until the program's thread
 // learns that it has ended. One that is collective has ended when it has on every rank; so all
-// learn of the worst outcome (outcomes.h).
+// learn of the worst outcome (outcomes.h), which may take a rank that is far ahead some time
+// (arrivals.h).
 //
 // Owners: the request that the program has, and the background while it works. A file is not closed
 // while any is under way. All is called on the program's thread, but for what the background runs.
@@ -41,9 +42,11 @@ class Operation {
   void settle();
 
  private:
-  void run();
-  void arrive();
+  static void run(const std::shared_ptr<Operation>& operation);
+  static void arrive(const std::shared_ptr<Operation>& operation);
+  void end_part();
   bool moved() const { return moved_.load(std::memory_order_acquire); }
+  bool may_look();
   bool agreed();
 
   const std::shared_ptr<File> file_;
@@ -53,7 +56,7 @@ class Operation {
   bool alone_ = false;
   Fault of_all_;  // worse than ours, or why we cannot know
   std::chrono::steady_clock::time_point next_look_{};
-  std::atomic<bool> moved_{false};  // this rank's part
+  std::atomic<bool> moved_{false};  // this rank's part, and the others can know
   std::mutex mutex_;
   std::condition_variable changed_;
 };

@@ -1,9 +1,5 @@
 #include "mpiio/outcomes.h"
 
-#include <algorithm>
-#include <chrono>
-#include <thread>
-
 namespace forebay::mpiio {
 namespace {
 
@@ -44,22 +40,17 @@ Result<void> Outcomes::keep(uint64_t number, uint32_t code) {
   return {};
 }
 
-Result<void> Outcomes::arrive(uint64_t number, uint32_t code) {
-  constexpr auto kPause = std::chrono::milliseconds(1);
+Result<bool> Outcomes::try_arrive(uint64_t number, uint32_t code) {
   const Slot at = arrivals(number);
-  for (;;) {
-    const auto free = all_arrived(number / kCalls, at);
-    if (!free) return free.error();
-    if (*free) break;
-    std::this_thread::sleep_for(kPause);
-  }
+  const auto free = all_arrived(number / kCalls, at);
+  if (!free || !*free) return free;
   if (code != 0) {
     FOREBAY_ASSERT(code < 1u << kCodeBits);
-    if (auto kept = keep(number, code); !kept) return kept;
+    if (auto kept = keep(number, code); !kept) return kept.error();
   }
   auto before = state_.fetch_and_add(at, 1);
   if (!before) return std::move(before).error();
-  return {};
+  return true;
 }
 
 Result<std::optional<uint32_t>> Outcomes::worst(uint64_t number) {

@@ -8,8 +8,9 @@
 //
 // The calls of a file are numbered, on every rank alike. Call n has two values: how many ranks have
 // arrived, in n and in those before it that had the same values, and the worst error. There are
-// kCalls pairs, so a rank that is so many calls ahead of the slowest waits before it arrives. The
-// error of a call may be lost to those who ask after kCalls later ones, if that one failed too.
+// kCalls pairs, so a rank that is so many calls ahead of the slowest cannot arrive yet
+// (arrivals.h). So those of a rank that have the same values are in order of number. The error of a
+// call may be lost to those who ask after kCalls later ones, if that one failed too.
 //
 // Any thread. The state must outlive it.
 #pragma once
@@ -26,8 +27,9 @@ class Outcomes {
 
   Outcomes(SharedState& state, uint64_t ranks) : state_(state), ranks_(ranks) {}
 
-  // This rank's part of call `number` has ended with a code, 0 if it is done. Once.
-  Result<void> arrive(uint64_t number, uint32_t code);
+  // This rank's part of call `number` has ended with a code, 0 if it is done. Until it returns
+  // true: others have yet to arrive in the call that has the same values. Never waits.
+  Result<bool> try_arrive(uint64_t number, uint32_t code);
   // The largest code of all ranks, as soon as all have arrived.
   Result<std::optional<uint32_t>> worst(uint64_t number);
 

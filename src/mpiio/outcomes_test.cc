@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "mpiio/arrivals.h"
 #include "mpiio/testing.h"
 
 namespace forebay::mpiio {
@@ -22,28 +23,63 @@ TYPED_TEST_SUITE(OutcomesTest, Worlds);
 TYPED_TEST(OutcomesTest, KnownWhenAllHaveArrived) {
   const auto first = this->world.rank(), second = this->world.rank();
   Outcomes a(*first, 2), b(*second, 2);
-  ASSERT_TRUE(a.arrive(0, 0));
+  ASSERT_TRUE(a.try_arrive(0, 0).value());
   EXPECT_FALSE(a.worst(0)->has_value());
-  ASSERT_TRUE(a.arrive(1, 7));  // the second call of one before the first of the other
+  ASSERT_TRUE(a.try_arrive(1, 7).value());  // the second call of one before the first of the other
   EXPECT_FALSE(b.worst(0)->has_value());
   EXPECT_FALSE(b.worst(1)->has_value());
-  ASSERT_TRUE(b.arrive(1, 3));  // in any order
+  ASSERT_TRUE(b.try_arrive(1, 3).value());  // in any order
   EXPECT_EQ(b.worst(1).value(), 7u);
-  ASSERT_TRUE(b.arrive(0, 0));
+  ASSERT_TRUE(b.try_arrive(0, 0).value());
   EXPECT_EQ(a.worst(0).value(), 0u);
   EXPECT_EQ(a.worst(1).value(), 7u) << "asked again";
 }
 
-TYPED_TEST(OutcomesTest, WhoIsFarAheadWaits) {
+TYPED_TEST(OutcomesTest, WhoIsFarAheadArrivesLater) {
   const auto first = this->world.rank(), second = this->world.rank();
   Outcomes a(*first, 2), b(*second, 2);
-  for (uint64_t i = 0; i < Outcomes::kCalls; ++i) ASSERT_TRUE(a.arrive(i, 0));
-  std::thread ahead([&] { EXPECT_TRUE(a.arrive(Outcomes::kCalls, 5)); });
+  for (uint64_t i = 0; i < Outcomes::kCalls; ++i) ASSERT_TRUE(a.try_arrive(i, 0).value());
+  EXPECT_FALSE(a.try_arrive(Outcomes::kCalls, 5).value());
   EXPECT_FALSE(b.worst(0)->has_value());
-  ASSERT_TRUE(b.arrive(0, 0));
+  ASSERT_TRUE(b.try_arrive(0, 0).value());
   EXPECT_EQ(b.worst(0).value(), 0u);
-  ahead.join();
+  EXPECT_TRUE(a.try_arrive(Outcomes::kCalls, 5).value());
   EXPECT_EQ(b.worst(0).value(), 0u) << "of the later call with the same values nothing shows";
+}
+
+TYPED_TEST(OutcomesTest, ArrivalsGoInOrderAsSoonAsTheyCan) {
+  constexpr uint64_t kAhead = 3 * Outcomes::kCalls;
+  const auto first = this->world.rank(), second = this->world.rank();
+  Outcomes other(*second, 2);
+  const auto outcomes = [&] { return Result<Outcomes>(Outcomes(*first, 2)); };
+  std::vector<uint64_t> told;
+  Arrivals arrivals;
+  for (uint64_t i = 0; i < kAhead; ++i) {
+    const uint64_t number = i ^ 1;  // in another order than that of the calls
+    arrivals.add(number, number == 60 ? 9 : 0, [&told, number](Result<void> result) {
+      EXPECT_TRUE(result);
+      told.push_back(number);
+    });
+  }
+  EXPECT_FALSE(arrivals.try_all(outcomes));
+  EXPECT_EQ(told.size(), Outcomes::kCalls);
+  for (uint64_t i = 0; i < kAhead; ++i) {
+    ASSERT_TRUE(other.try_arrive(i, 0).value());
+    arrivals.try_all(outcomes);
+    ASSERT_EQ(told.size(), std::min(kAhead, i + 1 + Outcomes::kCalls));
+    ASSERT_EQ(other.worst(i).value(), i == 60 ? 9u : 0u);
+  }
+  EXPECT_TRUE(arrivals.try_all(outcomes));
+  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+}
+
+TEST(Arrivals, AllAreToldOfAnError) {
+  int told = 0;
+  Arrivals arrivals;
+  for (uint64_t i = 0; i < 3; ++i)
+    arrivals.add(i, 0, [&](Result<void> result) { told += !result; });
+  EXPECT_TRUE(arrivals.try_all([] { return Result<Outcomes>(Error(EIO, "gone")); }));
+  EXPECT_EQ(told, 3);
 }
 
 // Ranks that drift apart, and ask at once or some calls later.
@@ -62,7 +98,10 @@ TYPED_TEST(OutcomesTest, RandomCallsAgainstAnOracle) {
       std::mt19937_64 random(seed + rank);
       uint64_t asked = 0;
       for (uint64_t call = 0; call < kCalls; ++call) {
-        ASSERT_TRUE(outcomes.arrive(call, code_of(rank, call)));
+        auto arrived = outcomes.try_arrive(call, code_of(rank, call));
+        for (; arrived && !*arrived; arrived = outcomes.try_arrive(call, code_of(rank, call)))
+          std::this_thread::yield();
+        ASSERT_TRUE(arrived);
         if (random() % 3 && call + 1 < kCalls && call - asked < Outcomes::kCalls / 4) continue;
         for (; asked <= call; ++asked) {
           uint32_t expected = 0;

@@ -215,11 +215,4 @@ uint64_t bytes_in_window(std::span<const Extent> runs, const ViewPart& part) {
   return bytes;
 }
 
-uint64_t Coverage::count() && {
-  uint64_t bytes = 0;
-  for (auto runs = next(kMaxOffset, 4096); !runs.empty(); runs = next(kMaxOffset, 4096))
-    for (const Extent& run : runs) bytes += run.length.value;
-  return bytes;
-}
-
 }  // namespace forebay::plan

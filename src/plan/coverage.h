@@ -36,8 +36,6 @@ class Coverage {
 
   // The next runs, with at most so many bytes and runs; empty: there are no more.
   std::vector<Extent> next(uint64_t most_bytes, size_t most_runs);
-  // The bytes of all that next() has not given yet. Walks all their pieces.
-  uint64_t count() &&;
 
  private:
   struct Walker {

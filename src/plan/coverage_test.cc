@@ -117,7 +117,6 @@ TEST(Coverage, RandomAccessesAndRealms) {
       Coverage coverage(parts, ranges_of(realm));
       const auto most = static_cast<uint64_t>(oracle.pick(1, oracle.pick(0, 1) ? 700 : 20'000));
       const auto most_runs = static_cast<size_t>(oracle.pick(1, oracle.pick(0, 1) ? 40 : 2000));
-      uint64_t bytes = 0;
       for (auto runs = coverage.next(most, most_runs); !runs.empty();
            runs = coverage.next(most, most_runs)) {
         ASSERT_LE(runs.size(), most_runs);
@@ -130,9 +129,7 @@ TEST(Coverage, RandomAccessesAndRealms) {
             ASSERT_TRUE(seen.insert(run.offset.value + k).second);
         }
         ASSERT_LE(in_window, most);
-        bytes += in_window;
       }
-      ASSERT_EQ(Coverage(parts, ranges_of(realm)).count(), bytes);
     }
     ASSERT_EQ(seen, all);
   }

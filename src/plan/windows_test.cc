@@ -97,6 +97,11 @@ TEST(Windows, EveryByteOnceAndNoTargetForTwo) {
         for (uint64_t k = 0; k < e.length.value; ++k) expected.insert(e.offset.value + k);
       }
     ASSERT_EQ(play.seen, expected);
+    std::vector<uint64_t> on_target(striping.targets), counted(striping.targets);
+    for (const uint64_t at : expected)
+      ++on_target[(at / striping.stripe + striping.first) % striping.targets];
+    for (size_t i = 0; i < bytes.size(); ++i) counted[i % striping.targets] += bytes[i];
+    ASSERT_EQ(counted, on_target);
   }
 }
 

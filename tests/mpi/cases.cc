@@ -222,6 +222,43 @@ void collective_requests() {
   MPI_File_close(&file);
 }
 
+// A rank may be any number of calls ahead: its own calls go on, and one that fails at once returns.
+void far_ahead() {
+  constexpr int kCalls = 100, kBad = 70;
+  MPI_File file = open(MPI_COMM_WORLD, path("ahead"), kNew);
+  std::vector<MPI_Request> requests(kCalls, MPI_REQUEST_NULL);
+  std::vector<int> data(kCalls), back(2 * kCalls + 1);
+  int token = 4711;
+  const auto at = [](int ints) { return MPI_Offset(ints) * MPI_Offset(sizeof(int)); };
+  if (rank == 1) MPI_Recv(&token, 1, MPI_INT, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  for (int i = 0; i < kCalls; ++i) {
+    const bool bad = rank == 0 && i == kBad;
+    data[size_t(i)] = 2 * i + rank;
+    check((MPI_File_iwrite_at_all(file, at(2 * i + rank), &data[size_t(i)], bad ? -1 : 1, MPI_INT,
+                                  &requests[size_t(i)]) != MPI_SUCCESS) == bad,
+          "one of many pending calls begins, if its arguments are good");
+  }
+  if (rank == 0) {
+    MPI_Request own;
+    MPI_File_iwrite_at(file, at(2 * kCalls), &token, 1, MPI_INT, &own);
+    check(MPI_Wait(&own, MPI_STATUS_IGNORE) == MPI_SUCCESS,
+          "a rank's own call behind pending ones");
+    MPI_Send(&token, 1, MPI_INT, 1, 5, MPI_COMM_WORLD);
+  }
+  for (int i = 0; i < kCalls; ++i)
+    check((MPI_Wait(&requests[size_t(i)], MPI_STATUS_IGNORE) == MPI_SUCCESS) ==
+              (rank == 0 || i != kBad),
+          "Wait, of one of many pending calls");
+  MPI_File_sync(file);
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_File_sync(file);
+  MPI_File_read_at(file, 0, back.data(), 2 * kCalls + 1, MPI_INT, MPI_STATUS_IGNORE);
+  for (int i = 0; i < 2 * kCalls; ++i)
+    check(back[size_t(i)] == (i == 2 * kBad ? 0 : i), "what many pending calls wrote");
+  check(back.back() == 4711, "what a rank's own call wrote behind pending ones");
+  MPI_File_close(&file);
+}
+
 // Of a read that the end of the file cuts short, whole elements come, also of an item that is not
 // whole; and a type may be freed while it is under way.
 void short_conversions() {
@@ -532,6 +569,7 @@ void all_rules() {
   handlers();
   one_bad_rank();
   collective_requests();
+  far_ahead();
   short_conversions();
   hints();
   persistent_realms();
