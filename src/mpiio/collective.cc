@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <numeric>
 
 #include "mpiio/two_phase.h"
@@ -22,12 +23,15 @@ constexpr uint64_t kLeastCache = 1_MiB;
 constexpr uint64_t kBuffer = 16_MiB, kLocalBuffer = 1_MiB;
 constexpr uint64_t kMostTargets = 4096;
 constexpr uint64_t kMostNumbers = 1 << 26;  // of all ranks' views, at an aggregator
+// From here on ranks ask each other whether their memory suffices for them.
+constexpr uint64_t kManyNumbers = 1 << 16;
 // Of persistent realms, unless the user says it: what one rank moves by itself is cut at borders.
 constexpr uint64_t kLeastRealm = 1_MiB;
 // Measured: where every rank's own requests are as good as an aggregator's.
 constexpr uint64_t kLargePieceLocal = 64_KiB, kLargePiece = 1_MiB;
 constexpr uint32_t kMostRuns = 65536;                // of a window
 constexpr uint64_t kMostBuffer = uint64_t{1} << 30;  // of a half: MPI counts in ints
+const char* const kTooMuch = "the ranks' views are too irregular to be sent around";
 
 uint64_t kind_of(const std::string& hint) {
   for (uint64_t i = 1; i < std::size(kKinds); ++i)
@@ -40,6 +44,16 @@ plan::Persistent form_of(const std::string& hint) {
          : hint == "fsize"   ? plan::Persistent::file_size
          : hint == "dynamic" ? plan::Persistent::dynamic
                              : plan::Persistent::user;
+}
+
+template <class Body>
+bool enough_memory(Body&& body) {
+  try {
+    body();
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 
 }  // namespace
@@ -94,15 +108,16 @@ Collective::Summary Collective::summarize(const Transfer& transfer) {
   return mine;
 }
 
-Collective::Described Collective::describe(const plan::ViewPart& part) const {
+Collective::Described Collective::describe(const plan::ViewPart& part) {
   Described described;
-  part.view.encode(described.numbers);
-  described.whole_view = described.numbers.size() <= kMostNumbersKept;
-  if (!described.whole_view) {
-    described.numbers.clear();
+  const bool fits = enough_memory([&] {
+    if (long_view_ != file_.view_number)
+      described.whole_view = part.view.encode(described.numbers, kMostNumbersKept);
+    if (described.whole_view) return;
+    long_view_ = file_.view_number;
     part.encode(described.numbers);
-  }
-  return described;
+  });
+  return fits ? std::move(described) : Described{.numbers = {}, .failed = true};
 }
 
 plan::Striping Collective::striping() const {
@@ -174,10 +189,12 @@ plan::Realms Collective::choose_realms() {
 }
 
 // Each aggregator makes its buffer, and all learn where they are. False, on all ranks, if one of
-// them cannot.
+// them cannot. Either way no aggregator knows a view any more.
 bool Collective::make_areas(const Settings& settings) {
   ready_ = false;
   areas_.clear();
+  views_.assign(static_cast<size_t>(file_.ranks), {});
+  sent_view_ = UINT32_MAX;
   aggregators_ = plan::choose_aggregators(file_.nodes, static_cast<uint32_t>(settings.limit),
                                           static_cast<uint32_t>(settings.per_node));
   const auto mine = std::find(aggregators_.begin(), aggregators_.end(), file_.rank);
@@ -201,8 +218,6 @@ bool Collective::make_areas(const Settings& settings) {
   PMPI_Bcast(&length, 1, MPI_UINT64_T, 0, file_.comm);
   given_.resize(length);
   PMPI_Bcast(given_.data(), static_cast<int>(length), MPI_CHAR, 0, file_.comm);
-  views_.assign(static_cast<size_t>(file_.ranks), {});
-  sent_view_ = UINT32_MAX;
   return ready_ = true;
 }
 
@@ -220,54 +235,64 @@ void Collective::meet(std::vector<SharedMemory::Place> places) {
     areas_[a] = std::move(*area);
     near_[a] = 1;
   }
-  std::vector<char> all(count * static_cast<size_t>(file_.ranks));
-  PMPI_Allgather(near_.data(), static_cast<int>(count), MPI_CHAR, all.data(),
-                 static_cast<int>(count), MPI_CHAR, file_.comm);
-  rank_near_.assign(static_cast<size_t>(file_.ranks), 0);
-  for (size_t rank = 0; index_ >= 0 && rank < rank_near_.size(); ++rank)
-    rank_near_[rank] = all[rank * count + static_cast<size_t>(index_)];
+  const auto ranks = static_cast<size_t>(file_.ranks);
+  std::vector<int> send(ranks, 0), send_from(ranks, 0), receive_from(ranks);
+  for (size_t a = 0; a < count; ++a) {
+    send[static_cast<size_t>(aggregators_[a])] = 1;
+    send_from[static_cast<size_t>(aggregators_[a])] = static_cast<int>(a);
+  }
+  const std::vector<int> receive(ranks, index_ >= 0 ? 1 : 0);
+  std::iota(receive_from.begin(), receive_from.end(), 0);
+  rank_near_.assign(ranks, 0);
+  PMPI_Alltoallv(near_.data(), send.data(), send_from.data(), MPI_CHAR, rank_near_.data(),
+                 receive.data(), receive_from.data(), MPI_CHAR, file_.comm);
 }
 
-// The aggregators get the views that they do not have yet. A fault, on all ranks, if these are too
-// large to be sent around.
-Fault Collective::exchange_views(const Transfer& transfer) {
-  const auto ranks = static_cast<size_t>(file_.ranks);
-  const bool any = std::any_of(summaries_.begin(), summaries_.end(),
-                               [](const Summary& one) { return one.unsent > 0; });
+// Ranks send the aggregators the views that these do not have yet. A fault, on all ranks, if that
+// is too much.
+Fault Collective::send_views(const Transfer& transfer, Received& received) {
+  const size_t ranks = summaries_.size();
   Described mine;
-  struct Size {
-    uint64_t numbers = 0, whole_view = 0;
-  };
-  std::vector<Size> sizes(ranks);
-  std::vector<int64_t> numbers;
-  std::vector<int> from(ranks, 0);
-  if (any) {
-    const plan::ViewPart part = transfer.part();
-    if (summaries_[static_cast<size_t>(file_.rank)].unsent && !part.empty()) mine = describe(part);
-    const Size own{mine.numbers.size(), mine.whole_view};
-    if (auto fault = file_.gather(&own, sizeof own, sizes.data())) return fault;
-    uint64_t total = 0;
-    for (size_t rank = 0; rank < ranks; ++rank) {
-      from[rank] = static_cast<int>(total);
-      total += sizes[rank].numbers;
-      if (total > kMostNumbers) return {MPI_ERR_NO_MEM, "the ranks' views are too irregular"};
-    }
-    std::vector<int> send(ranks, 0), zeros(ranks, 0), receive(ranks, 0);
-    for (const int rank : aggregators_)
-      send[static_cast<size_t>(rank)] = static_cast<int>(mine.numbers.size());
-    if (index_ >= 0) numbers.resize(total);
-    for (size_t rank = 0; index_ >= 0 && rank < ranks; ++rank)
-      receive[rank] = static_cast<int>(sizes[rank].numbers);
-    PMPI_Alltoallv(mine.numbers.data(), send.data(), zeros.data(), MPI_INT64_T, numbers.data(),
-                   receive.data(), from.data(), MPI_INT64_T, file_.comm);
+  const plan::ViewPart part = transfer.part();
+  if (summaries_[static_cast<size_t>(file_.rank)].unsent && !part.empty()) mine = describe(part);
+  const Received::Size own{mine.numbers.size(), mine.whole_view, mine.failed};
+  if (auto fault = file_.gather(&own, sizeof own, received.sizes.data())) return fault;
+  uint64_t total = 0;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    const Received::Size& size = received.sizes[rank];
+    received.from[rank] = static_cast<int>(total);
+    total += size.numbers;
+    if (total > kMostNumbers || size.failed) return {MPI_ERR_NO_MEM, kTooMuch};
   }
-  if (mine.whole_view) sent_view_ = file_.view_number;
-  parts_.assign(ranks, {});
-  for (size_t rank = 0; index_ >= 0 && rank < ranks; ++rank) {
+  received.many = total > kManyNumbers;
+  const bool fits = enough_memory([&] { received.numbers.resize(index_ >= 0 ? total : 0); });
+  if (auto fault = agree_if_many(fits, received)) return fault;
+  std::vector<int> send(ranks, 0), zeros(ranks, 0), receive(ranks, 0);
+  for (const int rank : aggregators_)
+    send[static_cast<size_t>(rank)] = static_cast<int>(mine.numbers.size());
+  for (size_t rank = 0; index_ >= 0 && rank < ranks; ++rank)
+    receive[rank] = static_cast<int>(received.sizes[rank].numbers);
+  PMPI_Alltoallv(mine.numbers.data(), send.data(), zeros.data(), MPI_INT64_T,
+                 received.numbers.data(), receive.data(), received.from.data(), MPI_INT64_T,
+                 file_.comm);
+  return {};
+}
+
+// Few numbers always find their memory, or the process has none left to say so.
+Fault Collective::agree_if_many(bool fits, const Received& received) const {
+  if (received.many) return file_.agree(fits ? Fault{} : Fault{MPI_ERR_NO_MEM, kTooMuch});
+  FOREBAY_ASSERT(fits, "out of memory");
+  return {};
+}
+
+// An aggregator: every rank's part, of the view that it sent now or before.
+void Collective::take_parts(const Received& received) {
+  for (size_t rank = 0; rank < summaries_.size(); ++rank) {
     const Summary& one = summaries_[rank];
     if (one.length == 0) continue;
-    std::span<const int64_t> of(numbers.data() + from[rank], sizes[rank].numbers);
-    if (one.unsent && !sizes[rank].whole_view) {
+    const Received::Size& size = received.sizes[rank];
+    std::span<const int64_t> of(received.numbers.data() + received.from[rank], size.numbers);
+    if (one.unsent && !size.whole_view) {
       auto part = plan::ViewPart::decode(of);
       FOREBAY_ASSERT(part.has_value(), "a rank described its access wrongly");
       parts_[rank] = std::move(*part);
@@ -278,8 +303,29 @@ Fault Collective::exchange_views(const Transfer& transfer) {
       FOREBAY_ASSERT(view.has_value(), "a rank described its view wrongly");
       views_[rank] = std::move(*view);
     }
+    const uint64_t total = views_[rank].total().value;
+    FOREBAY_ASSERT(one.from <= total && one.length <= total - one.from,
+                   "a rank's access lies beyond the view that is known of it");
     parts_[rank] = {views_[rank], Length(one.from), Length(one.length)};
   }
+}
+
+// After it the aggregators know the parts of the call. A fault, on all ranks, if that is too much:
+// then nobody counts on what was sent.
+Fault Collective::exchange_views(const Transfer& transfer) {
+  const size_t ranks = summaries_.size();
+  Received received{.sizes = std::vector<Received::Size>(ranks),
+                    .from = std::vector<int>(ranks, 0)};
+  const bool any = std::any_of(summaries_.begin(), summaries_.end(),
+                               [](const Summary& one) { return one.unsent > 0; });
+  if (any)
+    if (auto fault = send_views(transfer, received)) return fault;
+  parts_.assign(ranks, {});
+  const bool fits = enough_memory([&] {
+    if (index_ >= 0) take_parts(received);
+  });
+  if (auto fault = agree_if_many(fits, received)) return fault;
+  if (received.sizes[static_cast<size_t>(file_.rank)].whole_view) sent_view_ = file_.view_number;
   return {};
 }
 
@@ -324,7 +370,7 @@ Fault Collective::keep_realms() {
 
 void Collective::together(Transfer& transfer) {
   if (exchange_views(transfer)) {
-    why_ = "the ranks' views are too irregular to be sent around";
+    why_ = kTooMuch;
     return transfer.run();
   }
   ++together_;
@@ -342,15 +388,18 @@ void Collective::run(Transfer& transfer) {
   static_assert(sizeof mine <= Gathering::kMostBytes);
   if (auto fault = file_.gather(&mine, sizeof mine, summaries_.data()))
     return transfer.fail(std::move(fault));
-  ++calls_;
   plan::Method method = choose(transfer.direction());
   const Settings& settings = summaries_.front().settings;
   if (method.together && (!ready_ || !made_for_.same_buffers(settings))) {
-    const bool known = ready_;
-    if (!make_areas(settings)) method = {false, "an aggregator has no memory for its buffer"};
-    // Others have counted on views that new aggregators do not have.
-    if (known && ready_) return run(transfer);
+    const bool counted = std::any_of(summaries_.begin(), summaries_.end(), [](const Summary& one) {
+      return one.length > 0 && !one.unsent;
+    });
+    if (!make_areas(settings))
+      method = {false, "an aggregator has no memory for its buffer"};
+    else if (counted)  // on views that the new aggregators do not have
+      return run(transfer);
   }
+  ++calls_;
   why_ = method.why;
   if (!method.together) return transfer.run();
   together(transfer);

@@ -66,11 +66,22 @@ class Collective {
   struct Described {
     std::vector<int64_t> numbers;
     bool whole_view = false;
+    bool failed = false;  // there is no memory for it
+  };
+  // The views of a call that aggregators did not know.
+  struct Received {
+    struct Size {
+      uint64_t numbers = 0, whole_view = 0, failed = 0;
+    };
+    std::vector<Size> sizes;  // by rank
+    std::vector<int> from;    // by rank: where its numbers begin
+    std::vector<int64_t> numbers{};
+    bool many = false;  // so many that memory may not suffice
   };
 
   Settings settings() const;
   Summary summarize(const Transfer& transfer);
-  Described describe(const plan::ViewPart& part) const;
+  Described describe(const plan::ViewPart& part);
   plan::Method choose(Direction direction) const;
   plan::Realms choose_realms();
   Fault keep_realms();
@@ -79,12 +90,16 @@ class Collective {
   bool make_areas(const Settings& settings);
   void meet(std::vector<SharedMemory::Place> places);
   Fault exchange_views(const Transfer& transfer);
+  Fault send_views(const Transfer& transfer, Received& received);
+  Fault agree_if_many(bool fits, const Received& received) const;
+  void take_parts(const Received& received);
   void together(Transfer& transfer);
   Extent region() const;
 
   File& file_;
   std::vector<Summary> summaries_;   // of the call, by rank
   uint32_t sent_view_ = UINT32_MAX;  // number of the view that the aggregators know
+  uint32_t long_view_ = UINT32_MAX;  // of one that is too long to be sent as a whole
 
   bool ready_ = false;
   Settings made_for_;

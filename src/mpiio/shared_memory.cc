@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,6 +41,16 @@ Error failed(const char* what) {
   return Error(code, fmt::format("memory that ranks share: {}", what));
 }
 
+// The limit on files counts for memory that has a descriptor, and to exceed it is a signal that
+// ends the process.
+Result<void> check_limit(uint64_t bytes) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || bytes <= limit.rlim_cur) return {};
+  return Error(ENOMEM, fmt::format("memory that ranks share: {} bytes are more than the limit on "
+                                   "the size of files (ulimit -f) allows",
+                                   bytes));
+}
+
 }  // namespace
 
 uint64_t SharedMemory::space_bytes() const {
@@ -66,6 +77,7 @@ Result<SharedMemory> SharedMemory::make(uint64_t bytes, bool alone) {
   if (::getrandom(&place.mark, sizeof place.mark, 0) != sizeof place.mark)
     return failed("getrandom");
   if (!alone) {
+    if (auto ok = check_limit(memory.space_bytes()); !ok) return ok.error();
     memory.descriptor_ = place.descriptor = ::memfd_create("forebay-mpi-file", MFD_CLOEXEC);
     if (place.descriptor < 0) return failed("memfd_create");
     if (::ftruncate(place.descriptor, static_cast<off_t>(memory.space_bytes())) != 0)

@@ -3,6 +3,7 @@
 #include "mpiio/shared_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +28,27 @@ void on_ranks(int ranks, const std::function<void(int)>& fn) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(fn, rank);
   for (std::thread& thread : threads) thread.join();
+}
+
+// To exceed the limit on files is a signal, of which one dies.
+TEST(SharedMemory, StaysBelowTheLimitOnFiles) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit limit{100'000, 100'000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    const bool good = SharedMemory::make(90'000) && !SharedMemory::make(100'000) &&
+                      SharedMemory::make(100'000, true);
+    _exit(good ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(WindowArea, NobodyWaitsBeforeTheFirstWindow) {
+  auto area = WindowArea::make({4096, 10});
+  ASSERT_TRUE(area.has_value());
+  for (const uint32_t window : {0u, 1u}) area->wait_for_all(window - 2, kNothing);
 }
 
 TEST(SharedMemory, AnotherProcessFindsIt) {

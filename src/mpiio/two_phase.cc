@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace forebay::mpiio {
 namespace {
@@ -53,25 +54,42 @@ TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& rea
       static_cast<uint32_t>(std::count(kept_.rank_near_.begin(), kept_.rank_near_.end(), 1));
 }
 
-// With targets known all ranks take part: every aggregator has to know what the others have.
+// With targets known all ranks take part: every aggregator has to know what the others have. One
+// whose memory does not suffice has no windows.
 void TwoPhase::plan_windows() {
   const plan::Striping striping = kept_.striping();
   const size_t aggregators = kept_.aggregators_.size();
   const auto mine = static_cast<size_t>(std::max(kept_.index_, 0));
   std::vector<uint64_t> bytes(striping.known() ? aggregators * striping.targets : 0, 0);
   if (aggregates() && striping.known()) {
-    const auto own_bytes = plan::bytes_by_target(kept_.parts_, realms_[mine], striping);
-    std::copy(own_bytes.begin(), own_bytes.end(),
-              bytes.begin() + static_cast<ptrdiff_t>(mine * striping.targets));
+    within_memory([&] {
+      const auto own_bytes = plan::bytes_by_target(kept_.parts_, realms_[mine], striping);
+      std::copy(own_bytes.begin(), own_bytes.end(),
+                bytes.begin() + static_cast<ptrdiff_t>(mine * striping.targets));
+    });
   }
   if (striping.known())
     PMPI_Allreduce(MPI_IN_PLACE, bytes.data(), static_cast<int>(bytes.size()), MPI_UINT64_T,
                    MPI_SUM, file_.comm);
-  if (!aggregates()) return;
+  if (!aggregates() || failed_) return;
   const plan::WindowLimits limits{kept_.made_for_.buffer_half(), own().shape().runs};
-  windows_ = striping.known() ? plan::windows_by_target(kept_.parts_, realms_[mine], striping,
-                                                        limits, mine, std::move(bytes))
-                              : plan::windows_by_offset(kept_.parts_, realms_[mine], limits);
+  within_memory([&] {
+    windows_ = striping.known() ? plan::windows_by_target(kept_.parts_, realms_[mine], striping,
+                                                          limits, mine, std::move(bytes))
+                                : plan::windows_by_offset(kept_.parts_, realms_[mine], limits);
+  });
+}
+
+// An aggregator that runs out of memory has one more window, without bytes: so nobody waits for it,
+// and all learn of the fault when the call ends.
+template <class Body>
+void TwoPhase::within_memory(Body&& body) {
+  try {
+    body();
+  } catch (const std::bad_alloc&) {
+    windows_ = nullptr;
+    fail(Error(ENOMEM, "out of memory"));
+  }
 }
 
 void TwoPhase::run() {
@@ -120,13 +138,13 @@ void TwoPhase::step() {
 
 void TwoPhase::open_next() {
   Window window;
-  window.runs = windows_->next();
+  if (windows_) within_memory([&] { window.runs = windows_->next(); });
   for (const Extent& run : window.runs) window.bytes += run.length.value;
   const uint32_t number = own().opened();
-  if (number >= 2) own().wait_for_all(number - 2, [this] { file_.progress(); });
+  own().wait_for_all(number - 2, [this] { file_.progress(); });       // wraps, as numbers do
   if (windows_opened_ > 0) exchange_.end_sends(windows_opened_ - 1);  // those out of this half
   WindowAbout about{
-      .bytes = window.bytes, .end = window.bytes, .runs = 0, .last = windows_->done()};
+      .bytes = window.bytes, .end = window.bytes, .runs = 0, .last = !windows_ || windows_->done()};
   if (reading()) about.end = fill(window, own().buffer(number));
   own().open(window.runs, about, near_ranks_);
   if (reading()) cut(window.runs, about.end);  // far ranks need not know of more

@@ -39,6 +39,8 @@ class TwoPhase {
 
   void open_next();
   void plan_windows();
+  template <class Body>
+  void within_memory(Body&& body);
   uint64_t fill(const Window& window, std::byte* buffer);
   void store(const Window& window, const std::byte* buffer);
   void fail(const Error& error);
@@ -69,7 +71,7 @@ class TwoPhase {
 
   std::unique_ptr<plan::Windows> windows_;  // of an aggregator
   std::deque<Window> opened_;               // and not moved yet
-  bool failed_ = false;                     // the Store, of an aggregator
+  bool failed_ = false;                     // the Store or memory, of an aggregator
   Exchange exchange_;
   uint32_t near_ranks_ = 0;
 };

@@ -43,7 +43,8 @@ class WindowArea {
   // The aggregator: opens the next window; its half must be free.
   // `ranks`: how many will visit it.
   void open(std::span<const Extent> runs, WindowAbout about, uint32_t ranks);
-  // Waits until all have left the window, which is one of the last two.
+  // Waits until all have left the window, which is one of the last two; not at all for one before
+  // the first.
   template <class Meanwhile>
   void wait_for_all(uint32_t window, Meanwhile&& meanwhile) {
     const uint32_t ranks = half(window).ranks;

@@ -195,6 +195,12 @@ TEST(ViewPart, IsDescribedByWhatIsShorter) {
   std::vector<int64_t> numbers;
   few.encode(numbers);
   EXPECT_LT(numbers.size(), 40u);
+  numbers.clear();
+  EXPECT_FALSE(few.view.encode(numbers, 4000));
+  EXPECT_TRUE(numbers.empty());
+  ASSERT_TRUE(few.view.encode(numbers));
+  EXPECT_FALSE(few.view.encode(numbers, numbers.size() - 1));
+  EXPECT_TRUE(few.view.encode(numbers, numbers.size()));
 
   const auto tile = TypeMap::resized(*TypeMap::bytes(8), 0, 32);
   ViewPart regular{*TiledMap::view(Offset(0), *tile), Length(4), Length(1ull << 40)};

@@ -16,7 +16,10 @@ constexpr int kMostLevels = 2000;  // deeper than any program nests; the decoder
 
 class Writer {
  public:
-  explicit Writer(std::vector<int64_t>& numbers) : numbers_(numbers) {}
+  // Ends as soon as there are more numbers than `most`.
+  Writer(std::vector<int64_t>& numbers, size_t most) : numbers_(numbers), most_(most) {}
+
+  bool too_many() const { return numbers_.size() > most_; }
 
   void node(const TypeNode* node) {
     if (!node) return numbers_.push_back(kNoBytes);
@@ -29,7 +32,7 @@ class Writer {
       return this->node(node->child.get());
     }
     put(kOneList, node->entries.size());
-    for (size_t i = 0; i < node->entries.size(); ++i) {
+    for (size_t i = 0; i < node->entries.size() && !too_many(); ++i) {
       const TypeNode::Entry& entry = node->entries[i];
       numbers_.push_back(entry.at);
       if (entry.child)
@@ -46,6 +49,7 @@ class Writer {
   }
 
   std::vector<int64_t>& numbers_;
+  const size_t most_;
   std::unordered_map<const TypeNode*, int64_t> known_;
 };
 
@@ -120,9 +124,14 @@ class Reader {
 
 }  // namespace
 
-void TiledMap::encode(std::vector<int64_t>& numbers) const {
+bool TiledMap::encode(std::vector<int64_t>& numbers, size_t most) const {
+  const size_t before = numbers.size();
+  Writer writer(numbers, most > SIZE_MAX - before ? SIZE_MAX : before + most);
   numbers.push_back(at_);
-  Writer(numbers).node(root_.get());
+  writer.node(root_.get());
+  if (!writer.too_many()) return true;
+  numbers.resize(before);
+  return false;
 }
 
 Result<TiledMap> TiledMap::decode(std::span<const int64_t>& numbers) {

@@ -53,9 +53,9 @@ class TiledMap {
   std::optional<Extents> slice(Length from, Length length, size_t most_blocks) const;
 
   // As numbers, for another process: a few for whatever is regular, two for each block of a list,
-  // and shared subtrees once. decode() takes them off the front; EPROTO for what encode() did not
-  // write.
-  void encode(std::vector<int64_t>& numbers) const;
+  // and shared subtrees once. False, without a look at the rest, if they are more than `most`: then
+  // none is added. decode() takes them off the front; EPROTO for what encode() did not write.
+  bool encode(std::vector<int64_t>& numbers, size_t most = SIZE_MAX) const;
   static Result<TiledMap> decode(std::span<const int64_t>& numbers);
 
  private:

@@ -31,20 +31,26 @@ ViewPart ViewPart::within(Extent range) const {
 }
 
 void ViewPart::encode(std::vector<int64_t>& numbers) const {
-  const size_t before = numbers.size();
-  numbers.push_back(static_cast<int64_t>(from.value));
-  numbers.push_back(static_cast<int64_t>(length.value));
-  if (empty()) return;
-  view.encode(numbers);
-  const size_t words = numbers.size() - before;
-  if (words <= kShort) return;
-  const auto pieces = view.slice(from, length, words / 4);
-  if (!pieces) return;
-  if (auto map = map_of(*pieces)) {
-    numbers.resize(before);
-    numbers.push_back(0);
+  const auto begin = [&](Length first) {
+    numbers.push_back(static_cast<int64_t>(first.value));
     numbers.push_back(static_cast<int64_t>(length.value));
+  };
+  if (empty()) return begin(from);
+  const size_t before = numbers.size();
+  // Whichever of the two is long, no more is seen of it than a few times the other.
+  for (size_t most = kShort;; most *= 4) {
+    begin(from);
+    const bool fits = view.encode(numbers, most);
+    const size_t words = numbers.size() - before;
+    if (fits && words <= kShort) return;
+    const auto pieces = view.slice(from, length, (fits ? words : most) / 4);
+    auto map = pieces ? map_of(*pieces) : Result<TiledMap>(Error(EFBIG, "too many pieces"));
+    if (fits && !map) return;
+    numbers.resize(before);
+    if (!map) continue;
+    begin(Length());
     map->encode(numbers);
+    return;
   }
 }
 

@@ -426,6 +426,50 @@ void irregular_views() {
   MPI_Info_free(&info);
 }
 
+// A limit on files comes between calls of other buffers, and goes: nobody dies of it, and all that
+// was written is there.
+void buffers_beyond_a_limit() {
+  constexpr int kInts = 64;
+  MPI_Info info = hinted({{"romio_cb_write", "enable"}, {"romio_cb_read", "enable"}});
+  MPI_File file = open(MPI_COMM_WORLD, path("buffers"), kNew, info);
+  MPI_Datatype column, type;
+  MPI_Type_vector(kInts, 1, 2, MPI_INT, &column);
+  MPI_Type_create_resized(column, 0, MPI_Aint(2 * kInts * sizeof(int)), &type);
+  MPI_Type_commit(&type);
+  MPI_File_set_view(file, MPI_Offset(rank * int(sizeof(int))), MPI_INT, type, "native",
+                    MPI_INFO_NULL);
+  rlimit before;
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 65536;
+  const auto handler = std::signal(SIGXFSZ, SIG_DFL);
+  std::vector<int> mine(kInts), back(kInts);
+  constexpr int kRounds = 6;
+  for (int round = 0; round < kRounds; ++round) {
+    if (round == 2) {
+      MPI_Info other = hinted({{"cb_buffer_size", "2097152"}});
+      MPI_File_set_info(file, other);
+      MPI_Info_free(&other);
+    }
+    ::setrlimit(RLIMIT_FSIZE, round == 2 ? &small : &before);
+    std::fill(mine.begin(), mine.end(), 10 * round + rank);
+    check(MPI_File_write_at_all(file, round * kInts, mine.data(), kInts, MPI_INT,
+                                MPI_STATUS_IGNORE) == MPI_SUCCESS,
+          "a collective write, whatever there is for its buffers");
+  }
+  std::signal(SIGXFSZ, handler);
+  MPI_File_sync(file);
+  MPI_Barrier(MPI_COMM_WORLD);
+  for (int round = 0; round < kRounds; ++round) {
+    MPI_File_read_at(file, round * kInts, back.data(), kInts, MPI_INT, MPI_STATUS_IGNORE);
+    check(back == std::vector<int>(kInts, 10 * round + rank), "what was written so");
+  }
+  MPI_File_close(&file);
+  MPI_Type_free(&column);
+  MPI_Type_free(&type);
+  MPI_Info_free(&info);
+}
+
 // An aggregator cannot write: every rank learns of it, and the next call works.
 void full_disk_together() {
   MPI_Info info = hinted({{"romio_cb_write", "enable"}, {"cb_buffer_size", "65536"}});
@@ -575,6 +619,7 @@ void all_rules() {
   persistent_realms();
   many_pieces();
   irregular_views();
+  buffers_beyond_a_limit();
   full_disk_together();
   progress_while_waiting();
 }
