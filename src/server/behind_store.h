@@ -15,8 +15,8 @@
 //  2. What was acknowledged reaches the Store before anything that comes after it on the same
 //     bytes: a round's pieces are never changed, newer ones wait for the next round.
 //  3. Bytes are acknowledged only for a right that the Store has given in this life, or accepted
-//     before, alone, for this file, caller and direction; and given out only for such a one. A round presents one such
-//     right for all pieces of its caller.
+//     before, alone, for this file, caller and direction; and given out only for such a one. A
+//     round presents one such right for all pieces of its caller.
 //  4. Memory is within the budget: a write that does not fit goes to the Store at once, as if there
 //     were no write-behind. Nobody waits for memory, so a back end that never answers holds up its
 //     own requests only.
