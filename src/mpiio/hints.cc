@@ -134,7 +134,7 @@ Hints::Taken Hints::set(std::string_view key, std::string_view value) {
   if (row == rows().end()) {
     const auto& others = known_and_ignored();
     if (std::find(others.begin(), others.end(), key) == others.end()) return Taken::unknown;
-    ignored_.insert(fmt::format("{}={} ({})", key, value, "does nothing here"));
+    ignored_.insert(fmt::format("{}={} (does nothing here)", key, value));
     return Taken::ignored;
   }
   if (!sensible(*row, value)) {
@@ -142,6 +142,7 @@ Hints::Taken Hints::set(std::string_view key, std::string_view value) {
     return Taken::bad_value;
   }
   values_.insert_or_assign(std::string(key), std::string(value));
+  given_.emplace(key);
   return Taken::yes;
 }
 

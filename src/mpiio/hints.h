@@ -31,6 +31,7 @@ class Hints {
   const std::string& operator[](std::string_view key) const;
   uint64_t number(std::string_view key) const;  // 0 if it is not set
   bool is(std::string_view key, std::string_view value) const { return (*this)[key] == value; }
+  bool given(std::string_view key) const { return given_.contains(key); }  // not only the default
 
   // "key=value (why)" of those that were given and did nothing.
   const std::set<std::string>& ignored() const { return ignored_; }
@@ -44,6 +45,7 @@ class Hints {
 
  private:
   std::map<std::string, std::string, std::less<>> values_;
+  std::set<std::string, std::less<>> given_;
   std::set<std::string> ignored_;
 };
 

@@ -29,7 +29,9 @@ TEST(Hints, ValuesThatMakeNoSenseAreNotTaken) {
 
 TEST(Hints, TakenIgnoredAndUnknown) {
   Hints hints;
+  EXPECT_FALSE(hints.given("cb_buffer_size"));
   EXPECT_EQ(hints.set("cb_buffer_size", " 1048576 "), Hints::Taken::yes);
+  EXPECT_TRUE(hints.given("cb_buffer_size"));
   EXPECT_EQ(hints.number("cb_buffer_size"), 1048576u);
   EXPECT_EQ(hints.set("file_perm", "640"), Hints::Taken::yes);
   EXPECT_EQ(hints.number("file_perm"), 0640u);

@@ -4,6 +4,7 @@
 //   cases FOLDER                all rules but these:
 //   cases FOLDER local|served   what of our own hints a program sees, without and with a server
 //   cases FOLDER threads        that of several threads
+#include "cases.h"
 #include <mpi.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -20,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace {
+namespace cases {
 
 int rank = 0, wrong = 0;
 std::string folder;
@@ -35,18 +36,29 @@ std::string path(const char* name) {
   return folder + "/" + name;
 }
 
-bool exists(const std::string& name) {
-  struct stat st;
-  return ::lstat(name.c_str(), &st) == 0;
-}
-
-MPI_File open(MPI_Comm comm, const std::string& name, int amode, MPI_Info info = MPI_INFO_NULL) {
+MPI_File open(MPI_Comm comm, const std::string& name, int amode, MPI_Info info) {
   MPI_File file = MPI_FILE_NULL;
   check(MPI_File_open(comm, name.c_str(), amode, info, &file) == MPI_SUCCESS, "open");
   return file;
 }
 
-constexpr int kNew = MPI_MODE_CREATE | MPI_MODE_RDWR;
+MPI_Info hinted(std::initializer_list<std::pair<const char*, const char*>> hints) {
+  MPI_Info info;
+  MPI_Info_create(&info);
+  for (const auto& [key, value] : hints) MPI_Info_set(info, key, value);
+  return info;
+}
+
+}  // namespace cases
+
+namespace {
+
+using namespace cases;
+
+bool exists(const std::string& name) {
+  struct stat st;
+  return ::lstat(name.c_str(), &st) == 0;
+}
 
 // The error of a write comes with whichever call completes it, and is never lost on the way.
 void failed_requests() {
@@ -307,262 +319,6 @@ void hints() {
   MPI_Info_free(&effective);
   MPI_Info_free(&info);
   MPI_File_close(&file);
-}
-
-MPI_Info hinted(std::initializer_list<std::pair<const char*, const char*>> hints) {
-  MPI_Info info;
-  MPI_Info_create(&info);
-  for (const auto& [key, value] : hints) MPI_Info_set(info, key, value);
-  return info;
-}
-
-// Two ranks, each every second int of the file.
-MPI_Datatype every_second() {
-  MPI_Datatype tile, resized;
-  MPI_Type_contiguous(1, MPI_INT, &tile);
-  MPI_Type_create_resized(tile, 0, 2 * sizeof(int), &resized);
-  MPI_Type_commit(&resized);
-  MPI_Type_free(&tile);
-  return resized;
-}
-
-// Figure 3.1 of paper 5: all of the file is read, its first half written through another view, and
-// all of it read again. And what persistent realms keep is seen by everybody, at once.
-void persistent_realms() {
-  constexpr int kInts = 100'000;  // of each rank
-  MPI_Info info = hinted({{"romio_cb_pfr", "enable"}, {"cb_nodes", "2"}});
-  MPI_File file = open(MPI_COMM_WORLD, path("realms"), kNew, info);
-  std::vector<int> mine(kInts), back(kInts);
-  const MPI_Offset at = MPI_Offset(rank) * kInts * MPI_Offset(sizeof(int));
-  for (int i = 0; i < kInts; ++i) mine[size_t(i)] = rank * kInts + i;
-  MPI_File_write_at_all(file, at, mine.data(), kInts, MPI_INT, MPI_STATUS_IGNORE);
-  MPI_File_read_at_all(file, at, back.data(), kInts, MPI_INT, MPI_STATUS_IGNORE);
-  check(back == mine, "a collective read of what was written");
-  MPI_Datatype type = every_second();
-  MPI_File_set_view(file, MPI_Offset(rank * int(sizeof(int))), MPI_INT, type, "native",
-                    MPI_INFO_NULL);
-  std::vector<int> half(kInts / 2, -1 - rank);
-  MPI_File_write_at_all(file, 0, half.data(), kInts / 2, MPI_INT, MPI_STATUS_IGNORE);
-  MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL);
-  for (const bool alone : {false, true}) {
-    (alone ? MPI_File_read_at : MPI_File_read_at_all)(file, at, back.data(), kInts, MPI_INT,
-                                                      MPI_STATUS_IGNORE);
-    bool good = true;
-    for (int i = 0; i < kInts; ++i)
-      good = good && back[size_t(i)] == (rank == 0 ? -1 - i % 2 : mine[size_t(i)]);
-    check(good, alone ? "an independent read of what realms keep" : "figure 3.1");
-  }
-  MPI_Offset size = 0;
-  MPI_File_get_size(file, &size);
-  check(size == MPI_Offset(2 * kInts) * MPI_Offset(sizeof(int)), "the size of what realms keep");
-  MPI_File_set_size(file, 1000);
-  MPI_Status status;
-  int count = 0;
-  MPI_File_read_at_all(file, 0, back.data(), kInts, MPI_INT, &status);
-  MPI_Get_count(&status, MPI_INT, &count);
-  check(count == 250 && back[0] == -1, "what is left of a file that was cut");
-  MPI_File_close(&file);
-  MPI_Type_free(&type);
-  MPI_Info_free(&info);
-}
-
-long peak_kib() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss;
-}
-
-// A view of 10^8 pieces is a few numbers, also for those who aggregate.
-void many_pieces() {
-  MPI_Info info = hinted({{"romio_cb_write", "enable"}, {"cb_buffer_size", "4194304"}});
-  MPI_File file = open(MPI_COMM_WORLD, path("pieces"), kNew, info);
-  MPI_Datatype column, type;
-  MPI_Type_vector(100'000'000, 1, 16, MPI_INT, &column);
-  MPI_Type_create_resized(column, 0, MPI_Aint(6'400'000'000), &type);
-  MPI_Type_commit(&type);
-  MPI_Type_free(&column);
-  std::vector<int> some(1 << 20, 7 + rank), back(1 << 20);
-  const long before = peak_kib();
-  MPI_File_set_view(file, MPI_Offset(rank * int(sizeof(int))), MPI_INT, type, "native",
-                    MPI_INFO_NULL);
-  const MPI_Offset far = 99'000'000 - (1 << 20);
-  check(MPI_File_write_at_all(file, far, some.data(), 1 << 20, MPI_INT, MPI_STATUS_IGNORE) ==
-            MPI_SUCCESS,
-        "a collective write of a million pieces");
-  check(peak_kib() - before < 64 * 1024, "memory for a view of a hundred million pieces");
-  MPI_File_read_at_all(file, far, back.data(), 1 << 20, MPI_INT, MPI_STATUS_IGNORE);
-  check(back == some, "a million of a hundred million pieces");
-  MPI_File_close(&file);
-  MPI_Type_free(&type);
-  MPI_Info_free(&info);
-}
-
-// A view of many irregular pieces, of which a call names few: described by these.
-void irregular_views() {
-  constexpr int kBlocks = 5000;
-  MPI_Info info = hinted({{"romio_cb_write", "enable"}, {"romio_cb_read", "enable"}});
-  MPI_File file = open(MPI_COMM_WORLD, path("irregular"), kNew, info);
-  std::vector<int> places(kBlocks);
-  for (int i = 0, at = 0; i < kBlocks; ++i, at += 2 + i * i % 7) places[size_t(i)] = 2 * at + rank;
-  MPI_Datatype type;
-  MPI_Type_create_indexed_block(kBlocks, 1, places.data(), MPI_INT, &type);
-  MPI_Type_commit(&type);
-  MPI_File_set_view(file, 0, MPI_INT, type, "native", MPI_INFO_NULL);
-  std::vector<int> few(100, 100 + rank), back(100);
-  for (const int at : {0, 2000, 4900}) {
-    MPI_Status status;
-    int count = 0;
-    MPI_File_write_at_all(file, at, few.data(), 100, MPI_INT, &status);
-    MPI_Get_count(&status, MPI_INT, &count);
-    check(count == 100, "the count of an irregular write");
-    MPI_File_read_at_all(file, at, back.data(), 100, MPI_INT, MPI_STATUS_IGNORE);
-    check(back == few, "an irregular collective write");
-    std::fill(back.begin(), back.end(), 0);
-    MPI_File_read_at(file, at, back.data(), 100, MPI_INT, MPI_STATUS_IGNORE);
-    check(back == few, "an irregular collective write, as each rank reads it");
-  }
-  MPI_File_close(&file);
-  MPI_Type_free(&type);
-  MPI_Info_free(&info);
-}
-
-// A limit on files comes between calls of other buffers, and goes: nobody dies of it, and all that
-// was written is there.
-void buffers_beyond_a_limit() {
-  constexpr int kInts = 64;
-  MPI_Info info = hinted({{"romio_cb_write", "enable"}, {"romio_cb_read", "enable"}});
-  MPI_File file = open(MPI_COMM_WORLD, path("buffers"), kNew, info);
-  MPI_Datatype column, type;
-  MPI_Type_vector(kInts, 1, 2, MPI_INT, &column);
-  MPI_Type_create_resized(column, 0, MPI_Aint(2 * kInts * sizeof(int)), &type);
-  MPI_Type_commit(&type);
-  MPI_File_set_view(file, MPI_Offset(rank * int(sizeof(int))), MPI_INT, type, "native",
-                    MPI_INFO_NULL);
-  rlimit before;
-  ::getrlimit(RLIMIT_FSIZE, &before);
-  rlimit small = before;
-  small.rlim_cur = 65536;
-  const auto handler = std::signal(SIGXFSZ, SIG_DFL);
-  std::vector<int> mine(kInts), back(kInts);
-  constexpr int kRounds = 6;
-  for (int round = 0; round < kRounds; ++round) {
-    if (round == 2) {
-      MPI_Info other = hinted({{"cb_buffer_size", "2097152"}});
-      MPI_File_set_info(file, other);
-      MPI_Info_free(&other);
-    }
-    ::setrlimit(RLIMIT_FSIZE, round == 2 ? &small : &before);
-    std::fill(mine.begin(), mine.end(), 10 * round + rank);
-    check(MPI_File_write_at_all(file, round * kInts, mine.data(), kInts, MPI_INT,
-                                MPI_STATUS_IGNORE) == MPI_SUCCESS,
-          "a collective write, whatever there is for its buffers");
-  }
-  std::signal(SIGXFSZ, handler);
-  MPI_File_sync(file);
-  MPI_Barrier(MPI_COMM_WORLD);
-  for (int round = 0; round < kRounds; ++round) {
-    MPI_File_read_at(file, round * kInts, back.data(), kInts, MPI_INT, MPI_STATUS_IGNORE);
-    check(back == std::vector<int>(kInts, 10 * round + rank), "what was written so");
-  }
-  MPI_File_close(&file);
-  MPI_Type_free(&column);
-  MPI_Type_free(&type);
-  MPI_Info_free(&info);
-}
-
-// An aggregator cannot write: every rank learns of it, and the next call works.
-void full_disk_together() {
-  MPI_Info info = hinted({{"romio_cb_write", "enable"}, {"cb_buffer_size", "65536"}});
-  MPI_File file = open(MPI_COMM_WORLD, path("limited"), kNew, info);
-  const rlimit before = [] {
-    rlimit now{};
-    getrlimit(RLIMIT_FSIZE, &now);
-    return now;
-  }();
-  std::signal(SIGXFSZ, SIG_IGN);
-  MPI_File_write_at_all(file, rank, "x", 1, MPI_CHAR, MPI_STATUS_IGNORE);  // makes buffers
-  if (rank == 0) {
-    rlimit small = before;
-    small.rlim_cur = 300'000;
-    setrlimit(RLIMIT_FSIZE, &small);
-  }
-  MPI_Datatype type = every_second();
-  MPI_File_set_view(file, MPI_Offset(rank * int(sizeof(int))), MPI_INT, type, "native",
-                    MPI_INFO_NULL);
-  std::vector<int> data(200'000, rank);
-  check(MPI_File_write_at_all(file, 0, data.data(), 200'000, MPI_INT, MPI_STATUS_IGNORE) !=
-            MPI_SUCCESS,
-        "one aggregator's failure is everybody's");
-  if (rank == 0) setrlimit(RLIMIT_FSIZE, &before);
-  check(MPI_File_write_at_all(file, 0, data.data(), 200'000, MPI_INT, MPI_STATUS_IGNORE) ==
-            MPI_SUCCESS,
-        "the call after one that failed");
-  std::vector<int> back(200'000);
-  MPI_File_read_at_all(file, 0, back.data(), 200'000, MPI_INT, MPI_STATUS_IGNORE);
-  check(back == data, "what it wrote");
-  MPI_File_close(&file);
-  MPI_Type_free(&type);
-  MPI_Info_free(&info);
-}
-
-// A thread's own calls beside the other one's first collective call, which makes persistent realms:
-// what the thread has written stays, whether it went to the file or to what realms keep. Rank 1's
-// thread writes much, rank 0's has an int next to the end of it, in the same page.
-void realms_beside_a_thread() {
-  constexpr int kBlock = 250, kTimes = 30;
-  constexpr size_t kMuch = 200'000;
-  const auto at = [](size_t ints) { return MPI_Offset((1000 + ints) * sizeof(int)); };
-  MPI_Info info = hinted({{"romio_cb_pfr", "enable"}, {"cb_nodes", "2"}});
-  for (int round = 0; round < 40; ++round) {
-    MPI_File file = open(MPI_COMM_WORLD, path("threads"), kNew, info);
-    std::atomic<bool> begun = false, stale = false;
-    std::thread other([&] {
-      std::vector<int> data(rank ? kMuch : 1);
-      const MPI_Offset begin = at(rank ? 0 : kMuch), last = at(rank ? kMuch - 1 : kMuch);
-      for (int i = 0; i < kTimes; ++i, begun = true) {
-        int back = -1;
-        std::fill(data.begin(), data.end(), round * kTimes + i);
-        MPI_File_write_at(file, begin, data.data(), int(data.size()), MPI_INT, MPI_STATUS_IGNORE);
-        MPI_File_read_at(file, last, &back, 1, MPI_INT, MPI_STATUS_IGNORE);
-        if (back != data.back()) stale = true;
-      }
-    });
-    while (!begun) std::this_thread::yield();
-    std::vector<int> block(kBlock, round + rank), back(kBlock);
-    const MPI_Offset mine = rank * MPI_Offset(sizeof(int)) * kBlock;
-    MPI_File_write_at_all(file, mine, block.data(), kBlock, MPI_INT, MPI_STATUS_IGNORE);
-    MPI_File_read_at_all(file, mine, back.data(), kBlock, MPI_INT, MPI_STATUS_IGNORE);
-    check(back == block, "a collective write beside a thread's");
-    other.join();
-    check(!stale, "a thread reads what it has written");
-    MPI_File_sync(file);
-    MPI_Barrier(MPI_COMM_WORLD);
-    MPI_File_sync(file);
-    std::vector<int> all(kMuch + 1);
-    MPI_File_read_at(file, at(0), all.data(), int(all.size()), MPI_INT, MPI_STATUS_IGNORE);
-    check(all == std::vector<int>(kMuch + 1, round * kTimes + kTimes - 1),
-          "what both ranks' threads have written");
-    MPI_File_close(&file);
-    if (rank == 0) MPI_File_delete(path("threads").c_str(), MPI_INFO_NULL);
-    MPI_Barrier(MPI_COMM_WORLD);
-  }
-  MPI_Info_free(&info);
-}
-
-// MPI goes on while a rank waits for others in a collective call.
-void progress_while_waiting() {
-  MPI_Info info = hinted({{"romio_cb_write", "enable"}});
-  MPI_File file = open(MPI_COMM_WORLD, path("progress"), kNew, info);
-  std::vector<char> big(8 << 20, 'x'), other(8 << 20);
-  MPI_Request request = MPI_REQUEST_NULL;
-  if (rank == 0) MPI_Isend(big.data(), 8 << 20, MPI_CHAR, 1, 5, MPI_COMM_WORLD, &request);
-  if (rank == 1) MPI_Recv(other.data(), 8 << 20, MPI_CHAR, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-  check(MPI_File_write_at_all(file, rank * 10, "0123456789", 10, MPI_CHAR, MPI_STATUS_IGNORE) ==
-            MPI_SUCCESS,
-        "a collective call while a message is under way");
-  MPI_Wait(&request, MPI_STATUS_IGNORE);
-  MPI_File_close(&file);
-  MPI_Info_free(&info);
 }
 
 std::string effective(MPI_File file, const char* key) {

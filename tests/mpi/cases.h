@@ -1,0 +1,31 @@
+// What the single rules (cases.cc, cases_together.cc) share.
+#pragma once
+
+#include <mpi.h>
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+namespace cases {
+
+extern int rank, wrong;
+extern std::string folder;
+
+void check(bool holds, const char* what);  // counts and names what does not
+std::string path(const char* name);        // in the folder
+MPI_File open(MPI_Comm comm, const std::string& name, int amode, MPI_Info info = MPI_INFO_NULL);
+MPI_Info hinted(std::initializer_list<std::pair<const char*, const char*>> hints);  // to be freed
+
+constexpr int kNew = MPI_MODE_CREATE | MPI_MODE_RDWR;
+
+// Rules of collective calls that go together (cases_together.cc).
+void persistent_realms();
+void many_pieces();
+void irregular_views();
+void buffers_beyond_a_limit();
+void full_disk_together();
+void progress_while_waiting();
+void realms_beside_a_thread();
+
+}  // namespace cases
