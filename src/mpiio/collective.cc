@@ -353,7 +353,6 @@ Fault Collective::keep_realms() {
   if (form != plan::Persistent::user) size = std::max(size, std::lcm(kLeastRealm, size_unit));
   sized_for_ = file_.view_number;
   if (size == realm_size_) return {};
-  file_.wait_for_operations();
   std::unique_lock lock(file_.kept_lock);  // on all ranks before any of them uses what is made
   if (file_.kept_realms)
     if (auto fault = file_.kept_realms->settle()) return fault;

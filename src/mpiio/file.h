@@ -7,11 +7,11 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 #include <string>
 #include <vector>
 
 #include "mpiio/arrivals.h"
+#include "mpiio/fair_lock.h"
 #include "mpiio/hints.h"
 #include "mpiio/kept_realms.h"
 #include "mpiio/meeting.h"
@@ -93,7 +93,7 @@ struct File {
   // alone, or a thread's own call could go past what another has begun to keep. None of them waits
   // for locks of atomic mode meanwhile: in atomic mode nothing is kept.
   std::unique_ptr<KeptRealms> kept_realms;
-  mutable std::shared_mutex kept_lock;
+  mutable FairLock kept_lock;
   std::mutex mutex;
   MPI_Offset position = 0;  // the individual pointer, in etypes
   std::unique_ptr<Meeting> meeting;

@@ -394,7 +394,7 @@ int main(int argc, char** argv) {
   else if (!threads)
     sieved_writes(which == "served");
   else if (level == MPI_THREAD_MULTIPLE)
-    realms_beside_a_thread();
+    realms_beside_a_thread(), realms_beside_busy_threads();
   int all = 0;
   MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) std::printf("%d rules broken\n", all);

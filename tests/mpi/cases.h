@@ -27,5 +27,6 @@ void buffers_beyond_a_limit();
 void full_disk_together();
 void progress_while_waiting();
 void realms_beside_a_thread();
+void realms_beside_busy_threads();
 
 }  // namespace cases

@@ -253,6 +253,37 @@ void realms_beside_a_thread() {
   MPI_Info_free(&info);
 }
 
+// Threads that write without a pause do not keep the first collective call waiting, which makes
+// persistent realms: they go on until it has ended.
+void realms_beside_busy_threads() {
+  constexpr int kThreads = 4, kBytes = 4 << 20, kMany = 2000;
+  MPI_Info info = hinted({{"romio_cb_pfr", "enable"}, {"cb_nodes", "2"}});
+  MPI_File file = open(MPI_COMM_WORLD, path("busy"), kNew, info);
+  std::atomic<bool> over = false;
+  std::atomic<int> calls = 0;
+  const std::vector<char> data(kBytes, static_cast<char>('a' + rank));
+  std::vector<std::thread> others;
+  for (int i = 0; i < kThreads; ++i)
+    others.emplace_back([&, at = MPI_Offset(1 + rank * kThreads + i) * kBytes] {
+      for (; !over; ++calls)
+        MPI_File_write_at(file, at, data.data(), kBytes, MPI_BYTE, MPI_STATUS_IGNORE);
+    });
+  while (calls < kThreads) std::this_thread::yield();
+  const int before = calls;
+  check(MPI_File_write_at_all(file, rank, "x", 1, MPI_CHAR, MPI_STATUS_IGNORE) == MPI_SUCCESS,
+        "a collective write beside busy threads");
+  check(calls - before < kMany, "it waits for what is under way, and not for what comes after");
+  over = true;
+  for (std::thread& other : others) other.join();
+  std::vector<char> back(kBytes * kThreads);
+  MPI_File_read_at(file, MPI_Offset(1 + rank * kThreads) * kBytes, back.data(), kBytes * kThreads,
+                   MPI_BYTE, MPI_STATUS_IGNORE);
+  check(std::count(back.begin(), back.end(), data.front()) == kBytes * kThreads,
+        "what busy threads have written");
+  MPI_File_close(&file);
+  MPI_Info_free(&info);
+}
+
 // MPI goes on while a rank waits for others in a collective call.
 void progress_while_waiting() {
   MPI_Info info = hinted({{"romio_cb_write", "enable"}});
