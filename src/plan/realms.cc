@@ -97,7 +97,8 @@ std::optional<Given> given(std::string_view text) {
   const auto length =
       number(text.substr(colon + 1, slash == text.npos ? slash : slash - colon - 1));
   const auto stride = slash == text.npos ? 0 : number(text.substr(slash + 1));
-  if (!at || !length || !stride || *length == 0 || (*stride != 0 && *stride < *length))
+  if (!at || !length || !stride || *length == 0 || (*stride != 0 && *stride < *length) ||
+      *length > kMaxOffset - *at)
     return std::nullopt;
   return Given{*at, *length, *stride};
 }

@@ -66,7 +66,8 @@ TEST(Realms, AsTheUserSays) {
   const auto halves = given_realms("0:1000,1000:9000");
   ASSERT_TRUE(halves.has_value());
   EXPECT_FALSE(complete(*halves, ext(9000, 2000)));
-  for (const char* bad : {"", "x", "1:0", "0:100/50", "0:100,50:100", "0:100,200:100", "10:100"})
+  for (const char* bad : {"", "x", "1:0", "0:100/50", "0:100,50:100", "0:100,200:100", "10:100",
+                          "0:10,9223372036854775800:100", "9223372036854775807:1/5"})
     EXPECT_TRUE(!given_realms(bad).has_value() || std::string_view(bad).empty()) << bad;
 }
 
