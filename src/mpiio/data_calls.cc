@@ -153,9 +153,8 @@ int nonblocking(const DataCall& call, MPI_File handle, MPI_Offset offset, const 
   ready(*file, call, offset, buffer, operation->transfer());
   *request = MPI_REQUEST_NULL;
   if (!operation->transfer().fault()) {
-    const int code = Process::get().requests().start(operation, request);
-    if (code == MPI_SUCCESS) return MPI_SUCCESS;
-    operation->transfer().fail({code, "MPI cannot make a request"});
+    if (Process::get().requests().start(operation, request) == MPI_SUCCESS) return MPI_SUCCESS;
+    operation->transfer().fail({MPI_ERR_OTHER, "MPI cannot make a request"});
   }
   if (call.collective) Operation::begin(operation);  // the others learn of it
   return report(file.get(), call.name, operation->transfer().fault());
