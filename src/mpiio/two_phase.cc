@@ -155,11 +155,14 @@ void TwoPhase::open_next() {
   opened_.push_back(std::move(window));
 }
 
-Result<uint64_t> TwoPhase::call(Op op, const Window& window, const std::byte* buffer) {
+// Out of memory is an error as any other: the windows go on.
+Result<uint64_t> TwoPhase::call(Op op, const Window& window, const std::byte* buffer) try {
   auto runs = Extents::make(window.runs);
   if (!runs) return runs.error();
   const Extents memory(Extent{Offset(reinterpret_cast<uintptr_t>(buffer)), Length(window.bytes)});
   return file_.move(op, std::move(*runs), memory, Allocate::yes);
+} catch (const std::bad_alloc&) {
+  return Error(ENOMEM, "out of memory");
 }
 
 // How many bytes there were.

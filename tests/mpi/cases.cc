@@ -378,6 +378,7 @@ void all_rules() {
   buffers_beyond_a_limit();
   full_disk_together();
   progress_while_waiting();
+  no_memory_together();
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ void irregular_views();
 void buffers_beyond_a_limit();
 void full_disk_together();
 void progress_while_waiting();
+void no_memory_together();
 void realms_beside_a_thread();
 void realms_beside_busy_threads();
 

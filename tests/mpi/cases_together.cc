@@ -242,6 +242,33 @@ void realms_beside_a_thread() {
     MPI_File_sync(file);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_File_sync(file);
+// An aggregator has no memory for what hints ask of it, a sieving buffer larger than any: likewise.
+void no_memory_together() {
+  MPI_Info info = hinted({{"romio_cb_read", "enable"},
+                          {"cb_nodes", "1"},
+                          {"romio_ds_read", "enable"},
+                          {"ind_rd_buffer_size", "4611686018427387904"}});
+  MPI_File file = open(MPI_COMM_WORLD, path("memory"), kNew, info);
+  const int lengths[2] = {1, 1};
+  const MPI_Aint places[2] = {0, MPI_Aint(1) << 60};
+  MPI_Datatype type;
+  MPI_Type_create_hindexed(2, lengths, places, MPI_INT, &type);
+  MPI_Type_commit(&type);
+  MPI_File_set_view(file, MPI_Offset(rank * int(sizeof(int))), MPI_INT, type, "native",
+                    MPI_INFO_NULL);
+  int both[2] = {rank, rank};
+  check(MPI_File_read_at_all(file, 0, both, 2, MPI_INT, MPI_STATUS_IGNORE) == MPI_ERR_NO_MEM,
+        "one aggregator's lack of memory is everybody's");
+  MPI_File_write_at_all(file, 0, both, 1, MPI_INT, MPI_STATUS_IGNORE);
+  both[0] = -1;
+  check(MPI_File_read_at_all(file, 0, both, 1, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+            both[0] == rank,
+        "the call after it");
+  MPI_File_close(&file);
+  MPI_Type_free(&type);
+  MPI_Info_free(&info);
+}
+
     std::vector<int> all(kMuch + 1);
     MPI_File_read_at(file, at(0), all.data(), int(all.size()), MPI_INT, MPI_STATUS_IGNORE);
     check(all == std::vector<int>(kMuch + 1, round * kTimes + kTimes - 1),
