@@ -254,17 +254,31 @@ void TwoPhase::for_each_far_rank(Fn&& fn) const {
     if (!kept_.rank_near_[rank]) fn(rank);
 }
 
+// May far ranks find their bytes of the window by the realm, from its first to its last byte? Not
+// if that has more ranges there than the window has runs: those of a cyclic one, between pieces far
+// apart, are millions.
+bool TwoPhase::told_by_realm(const Window& window) const {
+  if (kept_.striping().known()) return false;
+  const plan::Ranges ranges = plan::ranges_of(realms_[static_cast<size_t>(kept_.index_)]);
+  const Offset end = window.runs.back().end();
+  size_t left = window.runs.size();
+  for (auto range = ranges(window.runs.front().offset); range && range->offset < end;
+       range = ranges(range->end()))
+    if (left-- == 0) return false;
+  return true;
+}
+
 void TwoPhase::tell_far_ranks(const Window& window, bool last) {
-  for_each_far_rank([&](size_t rank) {
-    Exchange::News news;
-    if (!window.runs.empty()) {
-      news.header.from = window.runs.front().offset.value;
-      news.header.to = window.runs.back().end().value;
-    }
-    news.header.last = last;
-    if (kept_.striping().known()) news.runs = window.runs;
-    exchange_.tell(static_cast<int>(rank), windows_opened_, std::move(news));
-  });
+  if (near_ranks_ == kept_.rank_near_.size()) return;
+  Exchange::News news;
+  news.header.last = last;
+  if (!window.runs.empty()) {
+    news.header.from = window.runs.front().offset.value;
+    news.header.to = window.runs.back().end().value;
+    if (!told_by_realm(window)) news.runs = window.runs;
+  }
+  for_each_far_rank(
+      [&](size_t rank) { exchange_.tell(static_cast<int>(rank), windows_opened_, news); });
 }
 
 void TwoPhase::send_to_far(const Window& window, std::byte* buffer, uint32_t step) {

@@ -46,6 +46,7 @@ class TwoPhase {
   void fail(const Error& error);
   Scattered in_window(size_t rank, const Window& window, std::byte* buffer) const;
   Scattered in_memory(std::vector<Extent> runs);
+  bool told_by_realm(const Window& window) const;
   void tell_far_ranks(const Window& window, bool last);
   template <class Fn>
   void for_each_far_rank(Fn&& fn) const;

@@ -374,11 +374,12 @@ void all_rules() {
   hints();
   persistent_realms();
   many_pieces();
+  pieces_far_apart();
   irregular_views();
   buffers_beyond_a_limit();
   full_disk_together();
-  progress_while_waiting();
   no_memory_together();
+  progress_while_waiting();
 }
 
 }  // namespace

@@ -22,11 +22,12 @@ constexpr int kNew = MPI_MODE_CREATE | MPI_MODE_RDWR;
 // Rules of collective calls that go together (cases_together.cc).
 void persistent_realms();
 void many_pieces();
+void pieces_far_apart();
 void irregular_views();
 void buffers_beyond_a_limit();
 void full_disk_together();
-void progress_while_waiting();
 void no_memory_together();
+void progress_while_waiting();
 void realms_beside_a_thread();
 void realms_beside_busy_threads();
 

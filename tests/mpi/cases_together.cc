@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <thread>
 #include <vector>
 
@@ -70,10 +71,14 @@ void persistent_realms() {
   MPI_Info_free(&info);
 }
 
+// The most memory that the process had so far, or since it was told to forget that.
 long peak_kib() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return usage.ru_maxrss;
+}
+void forget_peak() {
+  std::ofstream("/proc/self/clear_refs") << 5;
 }
 
 // A view of 10^8 pieces is a few numbers, also for those who aggregate.
@@ -86,6 +91,7 @@ void many_pieces() {
   MPI_Type_commit(&type);
   MPI_Type_free(&column);
   std::vector<int> some(1 << 20, 7 + rank), back(1 << 20);
+  forget_peak();
   const long before = peak_kib();
   MPI_File_set_view(file, MPI_Offset(rank * int(sizeof(int))), MPI_INT, type, "native",
                     MPI_INFO_NULL);
@@ -96,6 +102,33 @@ void many_pieces() {
   check(peak_kib() - before < 64 * 1024, "memory for a view of a hundred million pieces");
   MPI_File_read_at_all(file, far, back.data(), 1 << 20, MPI_INT, MPI_STATUS_IGNORE);
   check(back == some, "a million of a hundred million pieces");
+  MPI_File_close(&file);
+  MPI_Type_free(&type);
+  MPI_Info_free(&info);
+}
+
+// Between two pieces lie millions of an aggregator's persistent realms: nobody lists them.
+void pieces_far_apart() {
+  MPI_Info info = hinted({{"romio_cb_write", "enable"},
+                          {"romio_cb_read", "enable"},
+                          {"romio_cb_pfr", "enable"},
+                          {"romio_cb_fr_type", "65536"}});
+  MPI_File file = open(MPI_COMM_WORLD, path("apart"), kNew, info);
+  const int lengths[2] = {1, 1};
+  const MPI_Aint places[2] = {0, MPI_Aint(1) << 40};
+  MPI_Datatype type;
+  MPI_Type_create_hindexed(2, lengths, places, MPI_INT, &type);
+  MPI_Type_commit(&type);
+  MPI_File_set_view(file, MPI_Offset(rank * int(sizeof(int))), MPI_INT, type, "native",
+                    MPI_INFO_NULL);
+  const std::vector<int> both = {rank, rank + 7};
+  std::vector<int> back(2);
+  forget_peak();
+  const long before = peak_kib();
+  MPI_File_write_at_all(file, 0, both.data(), 2, MPI_INT, MPI_STATUS_IGNORE);
+  MPI_File_read_at_all(file, 0, back.data(), 2, MPI_INT, MPI_STATUS_IGNORE);
+  check(back == both, "two pieces far apart");
+  check(peak_kib() - before < 64 * 1024, "memory for two pieces far apart");
   MPI_File_close(&file);
   MPI_Type_free(&type);
   MPI_Info_free(&info);
@@ -209,6 +242,33 @@ void full_disk_together() {
   MPI_Info_free(&info);
 }
 
+// An aggregator has no memory for what hints ask of it, a sieving buffer larger than any: likewise.
+void no_memory_together() {
+  MPI_Info info = hinted({{"romio_cb_read", "enable"},
+                          {"cb_nodes", "1"},
+                          {"romio_ds_read", "enable"},
+                          {"ind_rd_buffer_size", "4611686018427387904"}});
+  MPI_File file = open(MPI_COMM_WORLD, path("memory"), kNew, info);
+  const int lengths[2] = {1, 1};
+  const MPI_Aint places[2] = {0, MPI_Aint(1) << 60};
+  MPI_Datatype type;
+  MPI_Type_create_hindexed(2, lengths, places, MPI_INT, &type);
+  MPI_Type_commit(&type);
+  MPI_File_set_view(file, MPI_Offset(rank * int(sizeof(int))), MPI_INT, type, "native",
+                    MPI_INFO_NULL);
+  int both[2] = {rank, rank};
+  check(MPI_File_read_at_all(file, 0, both, 2, MPI_INT, MPI_STATUS_IGNORE) == MPI_ERR_NO_MEM,
+        "one aggregator's lack of memory is everybody's");
+  MPI_File_write_at_all(file, 0, both, 1, MPI_INT, MPI_STATUS_IGNORE);
+  both[0] = -1;
+  check(MPI_File_read_at_all(file, 0, both, 1, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+            both[0] == rank,
+        "the call after it");
+  MPI_File_close(&file);
+  MPI_Type_free(&type);
+  MPI_Info_free(&info);
+}
+
 // A thread's own calls beside the other one's first collective call, which makes persistent realms:
 // what the thread has written stays, whether it went to the file or to what realms keep. Rank 1's
 // thread writes much, rank 0's has an int next to the end of it, in the same page.
@@ -242,33 +302,6 @@ void realms_beside_a_thread() {
     MPI_File_sync(file);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_File_sync(file);
-// An aggregator has no memory for what hints ask of it, a sieving buffer larger than any: likewise.
-void no_memory_together() {
-  MPI_Info info = hinted({{"romio_cb_read", "enable"},
-                          {"cb_nodes", "1"},
-                          {"romio_ds_read", "enable"},
-                          {"ind_rd_buffer_size", "4611686018427387904"}});
-  MPI_File file = open(MPI_COMM_WORLD, path("memory"), kNew, info);
-  const int lengths[2] = {1, 1};
-  const MPI_Aint places[2] = {0, MPI_Aint(1) << 60};
-  MPI_Datatype type;
-  MPI_Type_create_hindexed(2, lengths, places, MPI_INT, &type);
-  MPI_Type_commit(&type);
-  MPI_File_set_view(file, MPI_Offset(rank * int(sizeof(int))), MPI_INT, type, "native",
-                    MPI_INFO_NULL);
-  int both[2] = {rank, rank};
-  check(MPI_File_read_at_all(file, 0, both, 2, MPI_INT, MPI_STATUS_IGNORE) == MPI_ERR_NO_MEM,
-        "one aggregator's lack of memory is everybody's");
-  MPI_File_write_at_all(file, 0, both, 1, MPI_INT, MPI_STATUS_IGNORE);
-  both[0] = -1;
-  check(MPI_File_read_at_all(file, 0, both, 1, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
-            both[0] == rank,
-        "the call after it");
-  MPI_File_close(&file);
-  MPI_Type_free(&type);
-  MPI_Info_free(&info);
-}
-
     std::vector<int> all(kMuch + 1);
     MPI_File_read_at(file, at(0), all.data(), int(all.size()), MPI_INT, MPI_STATUS_IGNORE);
     check(all == std::vector<int>(kMuch + 1, round * kTimes + kTimes - 1),
