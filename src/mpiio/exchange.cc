@@ -1,6 +1,7 @@
 #include "mpiio/exchange.h"
 
 #include <cstring>
+#include <iterator>
 
 namespace forebay::mpiio {
 namespace {
@@ -65,12 +66,16 @@ Exchange::News Exchange::learn(int aggregator) {
   return news;
 }
 
+uint64_t Exchange::copied(const Scattered& data) {
+  return data.mean_piece < kStraightPiece ? data.bytes : 0;
+}
+
 // Where its bytes lie, or room for a copy of them.
 Exchange::Message Exchange::message(int peer, uint32_t step, const Scattered& data) {
   Message message;
   message.peer = peer;
   message.step = step;
-  if (data.mean_piece >= kStraightPiece) {
+  if (copied(data) == 0) {
     data.for_each([&](std::byte* at, uint64_t length) { message.pieces.add(at, length); });
   } else {
     message.packed.resize(data.bytes);
@@ -91,6 +96,7 @@ void Exchange::send(int to, uint32_t step, const Scattered& data) {
   }
   if (by_alltoallw_) return to_send_.push_back(std::move(made));
   Message& message = sent_.emplace_back(std::move(made));
+  copied_ += message.packed.size();
   MPI_Datatype type = message.pieces.type();
   PMPI_Isend(MPI_BOTTOM, 1, type, to, kData, comm_, &message.requests[0]);
   PMPI_Type_free(&type);
@@ -142,10 +148,21 @@ void Exchange::all_to_all() {
                  in.counts.data(), in.places.data(), in.types.data(), comm_);
 }
 
+std::list<Exchange::Message>::iterator Exchange::end_send(std::list<Message>::iterator message) {
+  PMPI_Waitall(static_cast<int>(message->requests.size()), message->requests.data(),
+               MPI_STATUSES_IGNORE);
+  copied_ -= message->packed.size();
+  return sent_.erase(message);
+}
+
 void Exchange::end_sends(uint32_t before) {
-  for (; !sent_.empty() && sent_.front().step < before; sent_.pop_front())
-    PMPI_Waitall(static_cast<int>(sent_.front().requests.size()), sent_.front().requests.data(),
-                 MPI_STATUSES_IGNORE);
+  for (auto it = sent_.begin(); it != sent_.end();)
+    it = it->step < before ? end_send(it) : std::next(it);
+}
+
+void Exchange::make_room(uint64_t bytes, uint64_t most) {
+  for (auto it = sent_.begin(); it != sent_.end() && copied_ + bytes > most;)
+    it = it->packed.empty() ? std::next(it) : end_send(it);
 }
 
 }  // namespace forebay::mpiio

@@ -8,8 +8,8 @@
 #pragma once
 
 #include <array>
-#include <deque>
 #include <functional>
+#include <list>
 #include <vector>
 
 #include "core/extents.h"
@@ -56,6 +56,11 @@ class Exchange {
   // What was sent for earlier steps has arrived, or does without anything that we have yet to do.
   void end_sends(uint32_t before);
 
+  // How much of it is copied to be sent by a message; and the end of sends, until with so much more
+  // there is no more of that than `most`. Their receivers must not wait for us before they receive.
+  static uint64_t copied(const Scattered& data);
+  void make_room(uint64_t bytes, uint64_t most);
+
  private:
   struct Pieces {
     std::vector<int> lengths;
@@ -76,12 +81,14 @@ class Exchange {
     Scattered data;
   };
   static Message message(int peer, uint32_t step, const Scattered& data);
+  std::list<Message>::iterator end_send(std::list<Message>::iterator message);
   void all_to_all();
 
   const MPI_Comm comm_;
   const size_t ranks_;
   const bool by_alltoallw_;
-  std::deque<Message> sent_;
+  std::list<Message> sent_;       // MPI reads them where they are
+  uint64_t copied_ = 0;           // bytes in sent_
   std::vector<Message> to_send_;  // by MPI_Alltoallw
   std::vector<Received> received_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace forebay::mpiio {
 namespace {
@@ -48,6 +49,7 @@ TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& rea
       memory_(transfer.memory(), Length(), part_.length),
       open_(kept.aggregators_.size(), 1),
       open_count_(open_.size()),
+      late_(kept.by_alltoallw()),
       exchange_(file_.comm, file_.ranks, kept.by_alltoallw()) {
   if (!aggregates()) return;
   near_ranks_ =
@@ -125,7 +127,7 @@ void TwoPhase::step() {
   std::byte* const buffer = moves ? own().buffer(number) : nullptr;
   const Window window = moves ? std::move(opened_.front()) : Window();
   if (moves) opened_.pop_front();
-  if (reading() && exchange_.by_alltoallw()) send_to_far(window, buffer, step_);
+  if (reading() && moves && !window.sent) send_late(window, buffer);
   if (!reading())
     for_each_far_rank([&](size_t rank) {
       exchange_.receive(static_cast<int>(rank), in_window(rank, window, buffer));
@@ -149,8 +151,7 @@ void TwoPhase::open_next() {
   own().open(window.runs, about, near_ranks_);
   if (reading()) cut(window.runs, about.end);  // far ranks need not know of more
   tell_far_ranks(window, about.last);
-  if (reading() && !exchange_.by_alltoallw())
-    send_to_far(window, own().buffer(number), windows_opened_);
+  if (reading() && !late_) send_early(window, own().buffer(number));
   ++windows_opened_;
   opened_.push_back(std::move(window));
 }
@@ -281,9 +282,28 @@ void TwoPhase::tell_far_ranks(const Window& window, bool last) {
       [&](size_t rank) { exchange_.tell(static_cast<int>(rank), windows_opened_, news); });
 }
 
-void TwoPhase::send_to_far(const Window& window, std::byte* buffer, uint32_t step) {
+// When it has been read, while far ranks are still busy with the window before; but not if copies
+// of its pieces would take more than a buffer, since ranks may read the same bytes. From then on
+// all windows are sent late, so that each rank gets them in order.
+void TwoPhase::send_early(Window& window, std::byte* buffer) {
+  std::vector<std::pair<int, Scattered>> parcels;
+  uint64_t copied = 0;
   for_each_far_rank([&](size_t rank) {
-    exchange_.send(static_cast<int>(rank), step, in_window(rank, window, buffer));
+    parcels.emplace_back(static_cast<int>(rank), in_window(rank, window, buffer));
+    copied += Exchange::copied(parcels.back().second);
+  });
+  late_ = copied > own().shape().buffer;
+  if (late_) return;
+  for (const auto& [rank, data] : parcels) exchange_.send(rank, windows_opened_, data);
+  window.sent = true;
+}
+
+// In its own step, after the visits: far ranks come to receive it whatever we wait for.
+void TwoPhase::send_late(const Window& window, std::byte* buffer) {
+  for_each_far_rank([&](size_t rank) {
+    const Scattered data = in_window(rank, window, buffer);
+    exchange_.make_room(Exchange::copied(data), own().shape().buffer);
+    exchange_.send(static_cast<int>(rank), step_, data);
   });
 }
 

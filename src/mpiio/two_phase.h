@@ -32,6 +32,7 @@ class TwoPhase {
   struct Window {  // of this aggregator
     std::vector<Extent> runs;
     uint64_t bytes = 0;
+    bool sent = false;  // to far ranks that read it
   };
   bool aggregates() const { return kept_.index_ >= 0; }
   WindowArea& own() { return kept_.areas_[static_cast<size_t>(kept_.index_)]; }
@@ -50,7 +51,8 @@ class TwoPhase {
   void tell_far_ranks(const Window& window, bool last);
   template <class Fn>
   void for_each_far_rank(Fn&& fn) const;
-  void send_to_far(const Window& window, std::byte* buffer, uint32_t step);
+  void send_early(Window& window, std::byte* buffer);
+  void send_late(const Window& window, std::byte* buffer);
   void visit_near(size_t aggregator);
   void visit_far(size_t aggregator);
   std::vector<Extent> learn_runs(size_t aggregator);
@@ -73,6 +75,7 @@ class TwoPhase {
   std::unique_ptr<plan::Windows> windows_;  // of an aggregator
   std::deque<Window> opened_;               // and not moved yet
   bool failed_ = false;                     // the Store or memory, of an aggregator
+  bool late_;                               // are windows sent in their own steps?
   Exchange exchange_;
   uint32_t near_ranks_ = 0;
 };

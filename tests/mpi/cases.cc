@@ -4,6 +4,7 @@
 //   cases FOLDER                all rules but these:
 //   cases FOLDER local|served   what of our own hints a program sees, without and with a server
 //   cases FOLDER threads        that of several threads
+//   cases FOLDER readers        that of many ranks
 #include "cases.h"
 #include <mpi.h>
 #include <sys/resource.h>
@@ -393,6 +394,8 @@ int main(int argc, char** argv) {
   folder = argc > 1 ? argv[1] : ".";
   if (which.empty())
     all_rules();
+  else if (which == "readers")
+    many_readers();
   else if (!threads)
     sieved_writes(which == "served");
   else if (level == MPI_THREAD_MULTIPLE)

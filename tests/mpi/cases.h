@@ -28,6 +28,7 @@ void buffers_beyond_a_limit();
 void full_disk_together();
 void no_memory_together();
 void progress_while_waiting();
+void many_readers();
 void realms_beside_a_thread();
 void realms_beside_busy_threads();
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""mpiio_cases on Forebay's MPI-IO: cases_ours.py BUILD MPI [threads] [--apart] [--hints HINTS]
+"""mpiio_cases on Forebay's MPI-IO:
 
---apart: each of the two ranks in a name space of processes of its own, which looks to us like
-another node (needs root). --hints: of every file, as FOREBAY_HINTS has them."""
+    cases_ours.py BUILD MPI [threads|readers] [--apart] [--hints HINTS]
+
+--apart: each of the two ranks (of `readers`: six) in a name space of processes of its own, which
+looks to us like another node (needs root). --hints: of every file, as FOREBAY_HINTS has them."""
 import argparse
 import contextlib
 import os
@@ -15,7 +17,7 @@ import launch
 parser = argparse.ArgumentParser()
 parser.add_argument("build")
 parser.add_argument("mpi")
-parser.add_argument("which", nargs="?", choices=["threads"])
+parser.add_argument("which", nargs="?", choices=["threads", "readers"])
 parser.add_argument("--apart", action="store_true")
 parser.add_argument("--hints")
 options = parser.parse_args()
@@ -23,6 +25,7 @@ if options.apart and os.geteuid() != 0:
     print("skipped: ranks are put apart by root only")
     sys.exit(77)
 build, mpi = options.build, options.mpi
+ranks = 6 if options.which == "readers" else 2
 
 
 def cases(words, variables=None):
@@ -34,9 +37,10 @@ def cases(words, variables=None):
     with contextlib.ExitStack() as stack:
         if options.apart:
             env.update(launch.between_nodes(mpi))
-            words = stack.enter_context(launch.nodes(2))(words)
+            words = stack.enter_context(launch.nodes(ranks))(words)
         return launch.run(
-            launch.command(mpi, 2, launch.libraries(build, mpi, 2), words, variables), 90, env)
+            launch.command(mpi, ranks, launch.libraries(build, mpi, ranks), words, variables), 90,
+            env)
 
 
 def hints_that_need_a_server(scratch):

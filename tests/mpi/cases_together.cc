@@ -134,6 +134,37 @@ void pieces_far_apart() {
   MPI_Info_free(&info);
 }
 
+// Every rank reads the same small pieces, out of one aggregator's memory: how much of it that takes
+// is not a matter of how many they are.
+void many_readers() {
+  constexpr int kPiece = 256, kPieces = 1 << 17;
+  MPI_Info info =
+      hinted({{"romio_cb_read", "enable"}, {"cb_nodes", "1"}, {"cb_buffer_size", "33554432"}});
+  MPI_File file = open(MPI_COMM_WORLD, path("readers"), kNew, info);
+  std::vector<char> all(2 * kPiece * kPieces), expected(kPiece * kPieces), back(expected.size());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<char>(i * i % 251);
+  for (size_t i = 0; i < kPieces; ++i)
+    std::memcpy(&expected[i * kPiece], &all[2 * i * kPiece], kPiece);
+  if (rank == 0)
+    MPI_File_write_at(file, 0, all.data(), static_cast<int>(all.size()), MPI_BYTE,
+                      MPI_STATUS_IGNORE);
+  MPI_File_sync(file);
+  MPI_Datatype piece, type;
+  MPI_Type_contiguous(kPiece, MPI_BYTE, &piece);
+  MPI_Type_create_resized(piece, 0, 2 * kPiece, &type);
+  MPI_Type_commit(&type);
+  MPI_File_set_view(file, 0, MPI_BYTE, type, "native", MPI_INFO_NULL);
+  forget_peak();
+  const long before = peak_kib();
+  MPI_File_read_at_all(file, 0, back.data(), kPiece * kPieces, MPI_BYTE, MPI_STATUS_IGNORE);
+  check(back == expected, "what many ranks read");
+  check(peak_kib() - before < 96 * 1024, "memory for many readers");
+  MPI_File_close(&file);
+  MPI_Type_free(&piece);
+  MPI_Type_free(&type);
+  MPI_Info_free(&info);
+}
+
 // A view of many irregular pieces, of which a call names few: described by these.
 void irregular_views() {
   constexpr int kBlocks = 5000;
