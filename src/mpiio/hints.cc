@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <charconv>
 
+#include "plan/collective.h"
+
 namespace forebay::mpiio {
 namespace {
 
-enum class Kind { number, positive, octal, text, choice, realm_size };
+enum class Kind { number, positive, octal, choice, per_node, realm_size, realm_list };
 
 struct Row {
   Hints::About about;
@@ -24,7 +26,7 @@ const std::vector<Row>& rows() {
   static const std::vector<Row> table = {
       {{"cb_nodes", "", "aggregators of a collective call"}, Kind::positive},
       {{"cb_buffer_size", "16777216", "bytes of an aggregator's buffer"}, Kind::positive},
-      {{"cb_config_list", "", "which processes may be aggregators"}, Kind::text},
+      {{"cb_config_list", "", "how many processes of a node may be aggregators"}, Kind::per_node},
       {{"romio_cb_read", "automatic", "collective buffering of reads"}, Kind::choice, kSwitch},
       {{"romio_cb_write", "automatic", "collective buffering of writes"}, Kind::choice, kSwitch},
       {{"romio_cb_alltoall", "automatic", "how data goes between nodes"}, Kind::choice, kSwitch},
@@ -47,7 +49,7 @@ const std::vector<Row>& rows() {
       {{"forebay_order", "target", "what decides in which order a realm is moved"},
        Kind::choice,
        "offset|target"},
-      {{"forebay_realm_list", "", "file realms as the user gives them"}, Kind::text},
+      {{"forebay_realm_list", "", "file realms as the user gives them"}, Kind::realm_list},
       {{"forebay_realm_cache", "67108864", "bytes that an aggregator keeps of its realm"},
        Kind::number},
       {{"forebay_direct", "false", "data goes around the page cache"}, Kind::choice, kBool},
@@ -84,10 +86,12 @@ bool sensible(const Row& row, std::string_view value) {
       return numeric(value, 8, 0) && value.size() <= 5;
     case Kind::choice:
       return one_of(value, row.choices);
-    case Kind::text:
-      return !value.empty();
+    case Kind::per_node:
+      return plan::per_node_of(value).has_value();
     case Kind::realm_size:
       return one_of(value, "aar|fsize|dynamic") || numeric(value, 10, 1);
+    case Kind::realm_list:
+      return !value.empty() && plan::given_realms(value).has_value();
   }
   return false;
 }

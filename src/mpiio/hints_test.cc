@@ -20,11 +20,13 @@ TEST(Hints, ValuesThatMakeNoSenseAreNotTaken) {
                                            {"cb_buffer_size", "1 MiB"},
                                            {"cb_buffer_size", "99999999999999999999"},
                                            {"romio_cb_write", "yes"},
+                                           {"cb_config_list", "node1:2,node2:1"},
+                                           {"forebay_realm_list", "0:100,50:100"},
                                            {"file_perm", "0888"},
                                            {"forebay_direct", "1"}})
     EXPECT_EQ(hints.set(key, value), Hints::Taken::bad_value) << key << "=" << value;
   EXPECT_EQ(hints.all(), Hints().all());
-  EXPECT_EQ(hints.ignored().size(), 7u);
+  EXPECT_EQ(hints.ignored().size(), 9u);
 }
 
 TEST(Hints, TakenIgnoredAndUnknown) {
