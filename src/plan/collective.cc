@@ -12,6 +12,12 @@ Wish wish_of(std::string_view hint) {
 
 namespace {
 
+// Realms that go round reach as far as they fit in whole, which is half of all offsets at least.
+bool beyond_realms(const MethodFacts& facts) {
+  return std::any_of(facts.regions.begin(), facts.regions.end(),
+                     [](const Extent& e) { return e.end().value > kMaxOffset / 2; });
+}
+
 // Does each rank name a good part of its region? Then there are few pages without its data.
 bool dense(const MethodFacts& facts) {
   constexpr uint64_t kDense = 32;
@@ -25,6 +31,7 @@ bool dense(const MethodFacts& facts) {
 Method choose_method(const MethodFacts& facts) {
   if (facts.atomic) return {false, "atomic mode"};
   if (!facts.describable) return {false, "a rank reads bytes twice"};
+  if (beyond_realms(facts)) return {false, "no file is so long"};
   if (facts.wish == Wish::disable) return {false, "collective buffering is disabled"};
   const bool any = std::any_of(facts.regions.begin(), facts.regions.end(),
                                [](const Extent& e) { return !e.empty(); });

@@ -33,6 +33,8 @@ TEST(CollectiveChoice, HintsDecideUnlessItCannotBe) {
   EXPECT_FALSE(
       choose_method({.regions = kMixed, .describable = false, .wish = Wish::enable}).together);
   EXPECT_FALSE(choose_method({.regions = kMixed, .atomic = true, .wish = Wish::enable}).together);
+  const std::vector<Extent> far = {ext(0, 15), ext(kMaxOffset - 10, 10)};
+  EXPECT_FALSE(choose_method({.regions = far, .wish = Wish::enable}).together);
   const std::vector<Extent> none(3);
   EXPECT_FALSE(choose_method({.regions = none, .wish = Wish::enable}).together);
 }

@@ -18,7 +18,10 @@ struct Striping {
   uint64_t stripe = 0;  // bytes; 0: not known
   uint32_t targets = 1;
   uint32_t first = 0;  // stripe k is on target (first + k) % targets
-  bool known() const { return stripe > 0 && targets > 1; }
+  // And such that stripes of every target fit in a file (cyclic_realms()).
+  bool known() const {
+    return stripe > 0 && targets > 1 && stripe <= kMaxOffset / (uint64_t{targets} + 1);
+  }
 };
 
 class Windows {

@@ -55,6 +55,11 @@ struct Play {
   }
 };
 
+TEST(Windows, StripesThatFitInNoFileAreNotKnown) {
+  EXPECT_TRUE((Striping{uint64_t{1} << 40, 4096}.known()));
+  EXPECT_FALSE((Striping{uint64_t{1} << 62, 2}.known()));
+}
+
 TEST(Windows, EveryByteOnceAndNoTargetForTwo) {
   TypeOracle oracle(test_seed());
   for (int round = 0; round < 200; ++round) {
