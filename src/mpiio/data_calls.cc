@@ -109,7 +109,7 @@ void ready(File& file, const DataCall& call, MPI_Offset offset, const Buffer& bu
 
 void move(File& file, const DataCall& call, Transfer& transfer) {
   if (!call.collective || file.ranks == 1) {
-    file.under_way.fetch_add(1);
+    file.begin_operation();
     transfer.run();
     return file.end_operation();
   }

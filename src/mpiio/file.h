@@ -48,6 +48,10 @@ struct File {
   // kept_lock, shared, while they use it.
   KeptRealms* kept() const { return atomic ? nullptr : kept_realms.get(); }
 
+  void begin_operation() {
+    std::lock_guard lock(beginning);
+    under_way.fetch_add(1);
+  }
   void end_operation() {
     under_way.fetch_sub(1);
     under_way.notify_all();
@@ -102,6 +106,7 @@ struct File {
   Slot shared_pointer = Slot(0);
   std::atomic<bool> atomic{false};
   std::atomic<int> under_way{0};  // operations, but for blocking collectives
+  std::mutex beginning;           // held: none begins
 
   uint64_t collectives = 0;  // non-blocking ones so far
   Arrivals arrivals;         // in those

@@ -359,6 +359,7 @@ int MPI_File_set_atomicity(MPI_File fh, int flag) {
   return on_file("MPI_File_set_atomicity", fh, [&](File& file) {
     // Also a barrier: whatever was written before is there, for all.
     auto fault = file.agree({}, flag != 0);
+    std::lock_guard none_begins(file.beginning);
     file.wait_for_operations();
     std::unique_lock lock(file.kept_lock);
     if (!fault && flag && file.kept()) fault = file.kept()->settle();

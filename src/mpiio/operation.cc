@@ -23,7 +23,7 @@ void Operation::be_collective() {
 }
 
 void Operation::begin(const std::shared_ptr<Operation>& operation) {
-  operation->file_->under_way.fetch_add(1);
+  operation->file_->begin_operation();
   if (operation->transfer_.fault()) return run(operation);
   Process::get().background().begin([operation] { run(operation); });
 }
