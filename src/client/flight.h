@@ -40,6 +40,7 @@ struct Session::Flight {
   bool sent_now = false;     // to the server of this session
   bool sent_before = false;  // over a connection that was lost
   bool lent = false;         // its memory was
+  bool boxed = false;        // it is in the box of its slot
   Extents list;              // a long file side, whose blocks the server pulls
   std::unique_ptr<Parts> parts;
   std::vector<FlightRef> members;  // of a joint: the requests that it is made of

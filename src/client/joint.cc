@@ -49,7 +49,7 @@ bool Session::joins(const Flight& first, const Flight& next) const {
 }
 
 Session::FlightRef Session::next_flight() {
-  if (const size_t n = joinable(); n > 1) return join(n);
+  if (const size_t n = fits_box(*queue_.front()) ? 1 : joinable(); n > 1) return join(n);
   FlightRef flight = std::move(queue_.front());
   queue_.pop_front();
   return flight;

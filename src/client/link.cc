@@ -175,6 +175,12 @@ Result<Memory> Link::on_message(const wire::FrameHeader& header,
   return taken;
 }
 
+void Link::on_posts(uint64_t bits) {
+  if (!up()) return;
+  progress_ = true;
+  user_.on_posts(bits);
+}
+
 void Link::on_closed(const Error& why) {
   const bool was_up = state_ == State::up;
   const bool lived = was_up && loop_.now() - up_since_ > options_.connect_timeout;

@@ -30,6 +30,7 @@ class Link final : private ConnectionHandler {
     virtual Result<Memory> on_frame(const wire::FrameHeader& header,
                                     std::span<const std::byte> message) = 0;
     virtual void on_payload() = 0;
+    virtual void on_posts(uint64_t bits) = 0;
     // The connection is gone and no send is under way. `farewell`: the server said goodbye, so what
     // it had not answered was not begun, and its session is over; `written`: and it has written
     // all that it had acknowledged.
@@ -48,6 +49,7 @@ class Link final : private ConnectionHandler {
   void want();
   // Up only.
   void send(std::string head, Memory payload = {}, Connection::Sent sent = {});
+  void post(uint64_t bits) { connection_->post(bits); }
   // Says goodbye if it is up; what that left unsent is in unsent().
   void leave();
   uint64_t unsent() const;
@@ -70,6 +72,7 @@ class Link final : private ConnectionHandler {
   Result<Memory> on_message(const wire::FrameHeader& header,
                             std::span<const std::byte> message) override;
   void on_payload() override { user_.on_payload(); }
+  void on_posts(uint64_t bits) override;
   void on_closed(const Error& why) override;
 
   void attempt();

@@ -59,8 +59,9 @@ class RemoteStore : public Store {
 
   struct Stats {
     uint64_t reconnects = 0, resent = 0, requests = 0;
-    // Through memory that is shared with the server: requests on lent memory, chunks in the area.
-    uint64_t lent = 0, in_area = 0;
+    // Through memory that is shared with the server: requests on lent memory, chunks in the area,
+    // writes in boxes.
+    uint64_t lent = 0, in_area = 0, boxed = 0;
   };
   virtual Stats stats() const = 0;
 };

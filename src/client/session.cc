@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "client/flight.h"
+#include "transport/shared_region.h"
 
 namespace forebay {
 
@@ -28,7 +29,8 @@ Session::~Session() {
 }
 
 RemoteStore::Stats Session::stats() const {
-  return {reconnects_.get(), resent_.get(), requests_.get(), lent_requests_.get(), in_area_.get()};
+  return {reconnects_.get(),    resent_.get(),  requests_.get(),
+          lent_requests_.get(), in_area_.get(), in_boxes_.get()};
 }
 
 void Session::submit(Request&& request, Completion&& done, bool background) {
@@ -45,7 +47,7 @@ void Session::submit(Request&& request, Completion&& done, bool background) {
   }
   queue_.push_back(std::move(flight));
   if (link_.up()) {
-    delivering_ ? pump_soon() : pump();
+    delivering_ || gathering_ ? pump_soon() : pump();
   } else if (first) {
     link_.want();
   }
@@ -68,8 +70,9 @@ void Session::check_idle() {
   for (Task& task : std::exchange(idle_waiters_, {})) task();
 }
 
-// Invariants 3 and 6.
+// Invariants 3, 6 and 7.
 bool Session::must_wait(const Request& r) const {
+  if (boxed_ != 0 && meets(r, true)) return true;
   const bool writes = r.op == Op::write || r.op == Op::resize || r.op == Op::fallocate;
   if (!(writes && reads_ + joints_ != 0) && !(r.op == Op::read && joints_ != 0)) return false;
   for (const Slot& slot : slots_) {
@@ -77,6 +80,18 @@ bool Session::must_wait(const Request& r) const {
     const wire::RequestMessage& m = slot.flight->message;
     if (slot.flight->members.empty() && !(writes && m.request.op == Op::read)) continue;
     if ((r.op != Op::write && r.op != Op::read) || m.list_blocks != 0) return true;
+    if (may_overlap(m.request.file, r.file)) return true;
+  }
+  return false;
+}
+
+// Must it come after something that is in a box, or that is not?
+bool Session::meets(const Request& r, bool in_box) const {
+  for (const Slot& slot : slots_) {
+    if (!slot.flight || slot.flight->boxed != in_box) continue;
+    const wire::RequestMessage& m = slot.flight->message;
+    if (m.request.handle != r.handle) continue;
+    if (!is_transfer(r.op) || !is_transfer(m.request.op) || m.list_blocks != 0) return true;
     if (may_overlap(m.request.file, r.file)) return true;
   }
   return false;
@@ -91,7 +106,7 @@ void Session::pump() {
 
 // When everything that has arrived is delivered.
 void Session::pump_soon() {
-  if (queue_.empty() || std::exchange(pump_posted_, true)) return;
+  if (queue_.empty() || gathering_ || std::exchange(pump_posted_, true)) return;
   loop_.post([weak = std::weak_ptr<Session*>(alive_)] {
     const auto session = weak.lock();
     if (!session) return;
@@ -129,6 +144,7 @@ void Session::finish(uint16_t slot) {
   free_slots_.push_back(slot);
   reads_ -= flight->message.request.op == Op::read;
   joints_ -= !flight->members.empty();
+  boxed_ -= flight->boxed;
   if (flight->message.eager) eager_left_ += flight->total;
   if (flight->parts) in_parts_ = false;
   const Result<Reply>& result = *flight->result;
@@ -147,7 +163,7 @@ void Session::finish(uint16_t slot) {
     Flight& done = *flight;
     complete(std::move(flight), std::move(*done.result));
   }
-  delivering_ ? pump_soon() : pump();
+  delivering_ || gathering_ ? pump_soon() : pump();
 }
 
 // Is there another part to do? If not, flight.result is that of the whole.
@@ -239,6 +255,7 @@ void Session::on_up(const wire::Welcome& welcome, bool resumed) {
     open_slots(welcome);
   }
   welcome_ = welcome;
+  region_ = link_.shared();
   if (resumed) resend();
   fail_unknown(std::move(failed));
   for (Up& up : std::exchange(up_waiters_, {})) up(welcome_.root);
@@ -248,6 +265,13 @@ void Session::on_up(const wire::Welcome& welcome, bool resumed) {
 
 void Session::on_down(bool farewell, bool written) {
   landing_ = nullptr;
+  // What was answered before a goodbye may be seen after it.
+  if (region_) on_posts(~uint64_t(0));
+  region_.reset();
+  for (Slot& slot : slots_) {
+    if (slot.flight) slot.flight->boxed = false;
+  }
+  boxed_ = 0;
   if (written) uncommitted_.all_written();
   if (farewell && !written) uncommitted_.server_restarted();
   for (uint16_t i = 0; i < slots_.size(); ++i) {
@@ -299,7 +323,7 @@ std::vector<Session::FlightRef> Session::take_slots() {
   }
   slots_.clear();
   free_slots_.clear();
-  reads_ = joints_ = 0;
+  reads_ = joints_ = boxed_ = 0;
   in_parts_ = false;
   std::sort(flights.begin(), flights.end(),
             [](const FlightRef& a, const FlightRef& b) { return a->order < b->order; });

@@ -30,6 +30,12 @@
 //  5. While a request that was cut into parts (parts.h) is under way, nothing behind it is sent.
 //  6. Nothing that overlaps a joint is sent while the joint is unanswered: should it fail, its
 //     requests are sent after what is already under way.
+//  7. Nothing that must come after a write in a box is sent while that is unanswered, and nothing
+//  is
+//     put into a box that must come after an unanswered frame: between the two there is no order.
+//
+// Boxes (transport/shared_box.h): a small write in one piece, to a server on this node, is put into
+// memory instead of being encoded and sent. If the connection is lost, it is sent again as a frame.
 //
 // Threads: everything on the loop, except stats(), descriptor() and a request's stop_token, which
 // may be stopped from any thread. Completions run on the loop and may submit.
@@ -69,9 +75,9 @@ class Session final : private Link::User {
   // together.
   class Gathering {
    public:
-    explicit Gathering(Session& session) : session_(session) { session_.delivering_ = true; }
+    explicit Gathering(Session& session) : session_(session) { session_.gathering_ = true; }
     ~Gathering() {
-      session_.delivering_ = false;
+      session_.gathering_ = false;
       session_.pump();
     }
 
@@ -101,6 +107,7 @@ class Session final : private Link::User {
   Result<Memory> on_frame(const wire::FrameHeader& header,
                           std::span<const std::byte> message) override;
   void on_payload() override;
+  void on_posts(uint64_t bits) override;
   void on_down(bool farewell, bool written) override;
   void on_give_up(const Error& why) override;
   bool waiting() const override { return !idle(); }
@@ -113,6 +120,9 @@ class Session final : private Link::User {
   size_t joinable() const;
   bool joins(const Flight& first, const Flight& next) const;
   bool must_wait(const Request& request) const;
+  bool meets(const Request& request, bool in_box) const;
+  bool fits_box(const Flight& flight) const;
+  void put_in_box(Flight& flight);
   bool report_loss();
   void issue(FlightRef flight);
   void shape(Flight& flight);
@@ -153,12 +163,14 @@ class Session final : private Link::User {
   std::deque<FlightRef> queue_;
   bool in_parts_ = false;    // a request that was cut is in a slot
   bool delivering_ = false;  // frames: what is submitted meanwhile may wait for more
+  bool gathering_ = false;   // it does, and somebody pumps afterwards
   bool pump_posted_ = false;
   size_t live_ = 0, background_ = 0;
-  size_t reads_ = 0, joints_ = 0;  // in slots
+  size_t reads_ = 0, joints_ = 0, boxed_ = 0;  // in slots
   uint64_t submitted_ = 0, transmitted_ = 0;
   uint64_t eager_left_ = 0;
   wire::Welcome welcome_;
+  std::shared_ptr<SharedRegion> region_;  // while the link is up; null: none
   Uncommitted uncommitted_;
 
   // A reply whose payload is landing.
@@ -167,7 +179,7 @@ class Session final : private Link::User {
 
   std::vector<Up> up_waiters_;
   std::vector<Task> idle_waiters_;
-  Counter requests_, resent_, reconnects_, lent_requests_, in_area_;
+  Counter requests_, resent_, reconnects_, lent_requests_, in_area_, in_boxes_;
   std::shared_ptr<Session*> alive_ = std::make_shared<Session*>(this);
   Link link_;  // last: what it tells us while it ends must find the rest
 };

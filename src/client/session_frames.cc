@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include "client/flight.h"
 #include "transport/shared_region.h"
@@ -30,6 +32,7 @@ bool within(uint64_t position, uint64_t length, uint64_t total) {
 void Session::issue(FlightRef ref) {
   Flight& flight = *ref;
   const uint16_t slot = free_slots_.back();
+  flight.boxed = fits_box(flight);
   free_slots_.pop_back();
   flight.message.id = {slot, ++slots_[slot].sequence};
   flight.order = ++transmitted_;
@@ -38,7 +41,8 @@ void Session::issue(FlightRef ref) {
   reads_ += flight.message.request.op == Op::read;
   joints_ += !flight.members.empty();
   shape(flight);
-  transmit(flight);
+  flight.boxed = flight.boxed && flight.message.eager && !flight.message.request.caller;
+  flight.boxed ? put_in_box(flight) : transmit(flight);
 }
 
 // Decides how the request travels on this connection: whole or in parts, with its list or without,
@@ -81,8 +85,7 @@ void Session::shape(Flight& flight) {
 // Where the server of this connection finds the request's memory.
 uint64_t Session::place_of(const Flight& flight) const {
   if (!lent_) return wire::kNoArea;
-  const auto region = link_.shared();
-  if (!region || region->lent() != lent_->pages()) return wire::kNoArea;
+  if (!region_ || region_->lent() != lent_->pages()) return wire::kNoArea;
   return lent_->place_of(flight.message.request).value_or(wire::kNoArea);
 }
 
@@ -101,6 +104,37 @@ void Session::transmit(Flight& flight) {
     link_.send(wire::encode(m));
   }
   if (flight.cancelled) link_.send(wire::encode(wire::Cancel{m.id}));
+}
+
+// Is it worth a box, if it has its data with it and is this process's own?
+bool Session::fits_box(const Flight& flight) const {
+  if (!region_ || free_slots_.back() >= kBoxes) return false;
+  const Request& r = flight.message.request;
+  const size_t under_way = slots_.size() - free_slots_.size();
+  if (under_way != boxed_ && meets(r, false)) return false;
+  return r.op == Op::write && r.flags == 0 && r.length.value == 0 && r.file.pieces() == 1 &&
+         r.file.total().value <= kBoxBytes && !r.handle.empty() && !r.right.empty() &&
+         r.handle.bytes.size() + r.right.bytes.size() <= kBoxNames && !flight.cancelled &&
+         !flight.parts;
+}
+
+void Session::put_in_box(Flight& flight) {
+  const wire::RequestMessage& m = flight.message;
+  const Request& r = m.request;
+  const size_t i = m.id.slot;
+  BoxRequest& box = region_->box(i).request;
+  box.sequence = m.id.sequence;
+  box.offset = r.file.bounds().offset.value;
+  box.length = static_cast<uint32_t>(m.total);
+  box.handle_size = static_cast<uint16_t>(r.handle.bytes.size());
+  box.right_size = static_cast<uint16_t>(r.right.bytes.size());
+  std::memcpy(box.names, r.handle.bytes.data(), box.handle_size);
+  std::memcpy(box.names + box.handle_size, r.right.bytes.data(), box.right_size);
+  copy_out(r.memory, region_->box_data(i).first(m.total));
+  flight.sent_now = true;
+  ++boxed_;
+  in_boxes_.add();
+  link_.post(uint64_t(1) << i);
 }
 
 void Session::sent(Flight& flight, bool ok) {
@@ -180,6 +214,24 @@ Result<Memory> Session::on_reply(std::span<const std::byte> message, uint32_t pa
   return r.memory.slice(Length(0), Length(payload));
 }
 
+void Session::on_posts(uint64_t bits) {
+  const Gathering together(*this);
+  for (; bits != 0 && region_; bits &= bits - 1) {
+    const auto i = static_cast<size_t>(std::countr_zero(bits));
+    if (i >= std::min(kBoxes, slots_.size())) continue;
+    Flight* const flight = slots_[i].flight.get();
+    const BoxAnswer answer = region_->box(i).answer;
+    if (!flight || !flight->boxed || flight->result || answer.sequence != slots_[i].sequence) {
+      continue;  // not of this one
+    }
+    Result<Reply> result(std::in_place);
+    result->count = flight->total;
+    result->verifier = answer.verifier;
+    note_stability(*flight, result);
+    answered(*flight, std::move(result));
+  }
+}
+
 void Session::note_stability(const Flight& flight, Result<Reply>& result) {
   if (!result) return;
   const Request& r = flight.message.request;
@@ -220,11 +272,10 @@ Result<Memory> Session::on_data(std::span<const std::byte> message, uint32_t pay
 
 // The bytes at a place of the area that this connection shares.
 Result<std::span<std::byte>> Session::in_area(uint64_t place, uint64_t length) const {
-  const auto region = link_.shared();
-  if (!region || !within(place, length, region->area().size())) {
+  if (!region_ || !within(place, length, region_->area().size())) {
     return broken("a place outside the shared area");
   }
-  return region->area().subspan(place, length);
+  return region_->area().subspan(place, length);
 }
 
 Result<void> Session::copy_out_of_area(const Flight& flight, const wire::Data& data) {

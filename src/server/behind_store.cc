@@ -485,6 +485,9 @@ void BehindStore::untold(const Handle& handle) {
 bool BehindStore::all_told() const {
   return state_->all_told();
 }
+bool BehindStore::takes_early(uint64_t bytes) const {
+  return state_->takes_early(bytes);
+}
 bool BehindStore::used() const {
   return state_->used();
 }

@@ -79,6 +79,8 @@ class BehindStore final : public Decorator {
   bool all_told() const;
 
   bool used() const;  // has anybody asked for it?
+  // Nobody has to ask for it, and there is room for so many bytes; just now.
+  bool takes_early(uint64_t bytes) const;
   BehindStatus status() const;
   SchedulerStatus scheduler() const { return scheduled_.status(); }
 

@@ -106,12 +106,16 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void close_right(const Holder& holder, const Right& right);
 
  private:
+  struct Wrote {
+    uint64_t count, verifier;
+  };
   struct Slot {
     uint64_t sequence = 0;
     std::shared_ptr<Flight> flight;
-    SmallWriteRef small;   // instead of a flight
-    std::string reply;     // remembered, encoded; empty: do it again
-    bool sending = false;  // the reply is not out yet, so the client cannot have seen it
+    SmallWriteRef small;         // instead of a flight
+    std::string reply;           // remembered, encoded; empty: do it again
+    std::optional<Wrote> wrote;  // the same, of what was answered in its box
+    bool sending = false;        // the reply is not out yet, so the client cannot have seen it
     Handle told;  // the reply tells of a loss there; it is seen when the next request comes
   };
   struct Owed {
@@ -132,12 +136,17 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   // ConnectionHandler
   Result<Memory> on_message(const wire::FrameHeader& header, wire::Bytes message) override;
   void on_payload() override;
+  void on_posts(uint64_t bits) override;
   void on_closed(const Error& why) override;
 
   // Frames (session.cc)
   Memory take_request(wire::Bytes message, uint32_t payload);
   bool take_small_write(wire::Bytes message, uint32_t payload);
-  void begin_small();
+  void take_box(uint16_t slot);
+  std::shared_ptr<HeldRight> short_way(wire::RequestId id, std::string_view handle,
+                                       std::string_view right, uint64_t size) const;
+  void begin_small(SmallWriteRef write);
+  void answer_small(const SmallWrite& write);
   void issue_small();
   void forget_small(Slot& slot);
   Memory take_data(wire::Bytes message, uint32_t payload);

@@ -65,7 +65,7 @@ void Session::detach(const Error& why) {
   for (Slot& slot : slots_) slot.sending = false;
   if (ended_) return;
   for (Slot& slot : slots_) {
-    if (slot.small) slot.small->spoken = false;
+    if (slot.small) slot.small->spoken = slot.small->boxed = false;
   }
   each_flight([](Flight& flight) {
     flight.spoken = false;
@@ -139,7 +139,11 @@ void Session::check_small(Time now) {
     }
     forget_small(slot);
     ++zombies_;
-    reply(small->id, Op::write, small->spoken, std::move(why).with_unknown_outcome(), {});
+    // The Store may still read the box, which must not be filled anew: the client is to come back
+    // with others.
+    if (small->boxed) refuse(why, 0);
+    reply(small->id, Op::write, small->spoken && !small->boxed,
+          std::move(why).with_unknown_outcome(), {});
   }
 }
 

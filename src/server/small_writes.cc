@@ -20,20 +20,25 @@ using State = SmallWrite::State;
 constexpr size_t kMostRuns = 32;
 constexpr uint64_t kMostBytes = 1_MiB;
 
-constexpr uint64_t kLongWrite = 16_KiB;
+// In a turn, of runs that are shorter than this.
+constexpr unsigned kMostShort = 8;
+constexpr uint64_t kShortRun = 8_KiB;
+
+// Of one client, which has nothing to add before it is answered: not worth waiting for others.
+constexpr uint64_t kLongRun = 16_KiB;
 
 constexpr size_t kKeptQueues = 256;  // that nobody uses
 
 // Puts the pieces of a write in their place; false if they overlap others, or each other.
 bool put(std::vector<Piece>& pieces, SmallWrite& w) {
   bool apart = true;
-  std::byte* memory = w.data.bytes.get();
+  std::byte* memory = w.data.data();
   for (const Extent& block : w.file.blocks()) {
     const auto next = std::ranges::upper_bound(pieces, block.offset, {},
                                                [](const Piece& p) { return p.file.offset; });
     apart = apart && (next == pieces.end() || block.end() <= next->file.offset) &&
             (next == pieces.begin() || std::prev(next)->file.end() <= block.offset);
-    pieces.insert(next, {block, memory, &w});
+    pieces.insert(next, {block, memory, &w, w.session.get()});
     memory += block.length.value;
   }
   return apart;
@@ -43,16 +48,31 @@ bool touches(const Piece& a, const Piece& b) {
   return a.file.end() == b.file.offset;
 }
 
+bool is_chosen(const Piece& p) {
+  return p.write->chosen;
+}
+
+// All of its write.
+bool is_whole(const Piece& p) {
+  return p.file.length.value == p.write->data.size();
+}
+
 size_t runs_of(std::span<const Piece> pieces) {
   size_t runs = pieces.empty() ? 0 : 1;
   for (size_t i = 1; i < pieces.size(); ++i) runs += !touches(pieces[i - 1], pieces[i]);
   return runs;
 }
 
+// What touches is one block.
 Extents file_side(std::span<const Piece> pieces) {
   std::vector<Extent> blocks;
-  blocks.reserve(pieces.size());
-  for (const Piece& piece : pieces) blocks.push_back(piece.file);
+  for (const Piece& piece : pieces) {
+    if (!blocks.empty() && blocks.back().end() == piece.file.offset) {
+      blocks.back().length += piece.file.length;
+    } else {
+      blocks.push_back(piece.file);
+    }
+  }
   return Extents::make(std::move(blocks)).value();  // parts of valid Extents
 }
 
@@ -77,27 +97,34 @@ Request request_with(const HeldRight& held) {
 Request request_for(const SmallWrite& w) {
   Request r = request_with(*w.held);
   r.file = w.file;
-  r.memory = Memory::of(w.data.span());
+  r.memory = Memory::of(w.data);
   return r;
 }
 
 // Chooses the write at pieces[first] and, of the run that goes on from there, what follows it, up
-// to a limit of bytes or pieces.
-void choose(std::span<const Piece> pieces, size_t first, size_t most_pieces) {
+// to a limit of bytes or pieces; returns where the run ends.
+size_t choose(std::span<const Piece> pieces, size_t first, size_t most_pieces) {
   uint64_t bytes = 0;
   size_t count = 0;
   for (size_t i = first; i < pieces.size(); ++i) {
-    if (i > first && !touches(pieces[i - 1], pieces[i])) return;
+    if (i > first && !touches(pieces[i - 1], pieces[i])) return i;
     SmallWrite& w = *pieces[i].write;
     if (w.chosen) continue;
-    bytes += w.data.size;
+    bytes += w.data.size();
     count += w.file.blocks().size();
-    if (i > first && (bytes > kMostBytes || count > most_pieces)) return;
+    if (i > first && (bytes > kMostBytes || count > most_pieces)) return i;
     w.chosen = true;
   }
+  return pieces.size();
 }
 
 }  // namespace
+
+uint64_t SmallQueue::bytes() const {
+  uint64_t sum = 0;
+  for (const SmallWriteRef& w : writes) sum += w->data.size();
+  return sum;
+}
 
 // Writes of one file and caller that go to the Store as one request.
 struct SmallWrites::Batch {
@@ -108,7 +135,7 @@ struct SmallWrites::Batch {
 
   uint64_t total() const {
     uint64_t sum = 0;
-    for (const SmallWriteRef& w : writes) sum += w->data.size;
+    for (const SmallWriteRef& w : writes) sum += w->data.size();
     return sum;
   }
   Request request() const {
@@ -142,7 +169,8 @@ void SmallWrites::add(SmallWriteRef write) {
     std::shared_ptr<Queue>& queue = write->held->queue;
     if (!queue) queue = queue_of(write->held->holder);
     queue->overlaps |= !put(queue->pieces, *write);
-    queue->writes.push_back(std::move(write));
+    SmallWrite& w = *write;
+    w.place = queue->writes.insert(queue->writes.end(), std::move(write));
     post = line_up(queue);
   }
   if (post) post_turn(loop);
@@ -172,9 +200,11 @@ void SmallWrites::turn(Loop& here) {
       queue->busy = true;
       if (queue->overlaps) {
         all_in_order(*queue, batches);
+      } else if (exported_.store().takes_early(queue->bytes())) {
+        all_at_once(*queue, batches);
       } else {
-        next_run(*queue, batches);
-        long_writes(*queue, batches);
+        low_runs(*queue, batches);
+        long_runs(*queue, batches);
       }
     }
     ++issuing_;
@@ -212,7 +242,7 @@ bool SmallWrites::drop(SmallWrite& write) {
   write.reservation.release();
   if (Queue* const queue = write.held->queue.get()) {
     std::erase_if(queue->pieces, [&](const Piece& p) { return p.write == &write; });
-    std::erase_if(queue->writes, [&](const SmallWriteRef& w) { return w.get() == &write; });
+    if (write.place) queue->writes.erase(*std::exchange(write.place, std::nullopt));
   }
   return true;
 }
@@ -225,7 +255,10 @@ void SmallWrites::close() {
     const auto queue = weak.lock();
     if (!queue) continue;
     queue->pieces.clear();
-    std::ranges::move(std::exchange(queue->writes, {}), std::back_inserter(dropped));
+    for (SmallWriteRef& w : std::exchange(queue->writes, {})) {
+      w->place.reset();
+      dropped.push_back(std::move(w));
+    }
   }
   quiet_.wait(lock, [this] { return issuing_ == 0; });
   lock.unlock();
@@ -244,6 +277,16 @@ void SmallWrites::end_issuing() {
 
 // ---- Who goes next; with the lock held ----
 
+// The lowest run; and while it is short, of clients that are behind with nobody at their side, the
+// next one too, so that they catch up.
+void SmallWrites::low_runs(Queue& queue, Batches& out) {
+  for (unsigned i = 0; i < kMostShort && !queue.writes.empty(); ++i) {
+    const size_t before = out.size();
+    next_run(queue, out);
+    if (out.size() == before || out.back()->total() >= kShortRun) return;
+  }
+}
+
 void SmallWrites::next_run(Queue& queue, Batches& out) {
   if (queue.writes.empty()) return;
   const SmallWrite* const oldest = queue.writes.front().get();
@@ -257,38 +300,73 @@ void SmallWrites::next_run(Queue& queue, Batches& out) {
 }
 
 void SmallWrites::take_run(Queue& queue, size_t first, Batches& out) {
-  choose(queue.pieces, first, SIZE_MAX);
-  auto batch = std::make_shared<Batch>();
-  const auto chosen = [](const Piece& p) { return p.write->chosen; };
-  std::ranges::copy_if(queue.pieces, std::back_inserter(batch->pieces), chosen);
-  if (runs_of(batch->pieces) > kMostRuns) {  // lists of pieces: fewer of them
-    for (const Piece& p : batch->pieces) p.write->chosen = false;
+  const size_t end = choose(queue.pieces, first, SIZE_MAX);
+  // Nothing of these writes lies anywhere else, as a rule.
+  const std::span run = std::span(queue.pieces).subspan(first, end - first);
+  if (std::ranges::all_of(run, is_whole)) return take(queue, {run.begin(), run.end()}, out);
+  std::vector<Piece> chosen;
+  std::ranges::copy_if(queue.pieces, std::back_inserter(chosen), is_chosen);
+  if (runs_of(chosen) > kMostRuns) {  // lists of pieces: fewer of them
+    for (const Piece& p : chosen) p.write->chosen = false;
     choose(queue.pieces, first, kMostRuns);
-    std::erase_if(batch->pieces, [&](const Piece& p) { return !chosen(p); });
+    std::erase_if(chosen, [](const Piece& p) { return !is_chosen(p); });
   }
-  std::erase_if(queue.pieces, chosen);
+  take(queue, std::move(chosen), out);
+}
+
+// All pieces of the writes that are chosen.
+void SmallWrites::take(Queue& queue, std::vector<Piece> pieces, Batches& out) {
+  const auto at = std::ranges::find(queue.pieces, pieces.front().write, &Piece::write);
+  const auto behind = at + static_cast<ptrdiff_t>(pieces.size());
+  if (behind <= queue.pieces.end() && std::prev(behind)->file == pieces.back().file) {
+    queue.pieces.erase(at, behind);
+  } else {
+    std::erase_if(queue.pieces, is_chosen);
+  }
+  auto batch = std::make_shared<Batch>();
+  batch->pieces = std::move(pieces);
   batch->writes.reserve(batch->pieces.size());
-  for (const SmallWriteRef& w : queue.writes) {
-    if (w->chosen) batch->writes.push_back(w);
+  for (const Piece& p : batch->pieces) {
+    if (!p.write->place) continue;  // another piece of it
+    const auto place = *std::exchange(p.write->place, std::nullopt);
+    batch->writes.push_back(std::move(*place));
+    queue.writes.erase(place);
   }
-  std::erase_if(queue.writes, [](const SmallWriteRef& w) { return w->chosen; });
   reserve(std::move(batch), out);
 }
 
-// Those that are a run of their own, and long enough: nothing is gained by waiting for neighbours.
-void SmallWrites::long_writes(Queue& queue, Batches& out) {
+void SmallWrites::long_runs(Queue& queue, Batches& out) {
   for (size_t first = 0; first < queue.pieces.size();) {
-    const SmallWrite* const write = queue.pieces[first].write;
+    const Session* const session = queue.pieces[first].session;
     uint64_t bytes = queue.pieces[first].file.length.value;
+    bool own = true;
     size_t end = first + 1;
     for (; end < queue.pieces.size() && touches(queue.pieces[end - 1], queue.pieces[end]); ++end) {
-      bytes += queue.pieces[end].write == write ? queue.pieces[end].file.length.value : 0;
+      bytes += queue.pieces[end].file.length.value;
+      own = own && queue.pieces[end].session == session;
     }
-    if (bytes < kLongWrite || bytes != write->data.size) {
+    if (bytes < kLongRun || !own) {
       first = end;
     } else {
-      take_run(queue, first, out);
+      take_run(queue, first, out);  // and perhaps pieces before it, of the same writes
+      first = 0;
     }
+  }
+}
+
+// What is only copied need not wait for its neighbours: they meet in memory.
+void SmallWrites::all_at_once(Queue& queue, Batches& out) {
+  queue.passed = 0;
+  while (!queue.writes.empty()) {
+    uint64_t bytes = 0;
+    for (const SmallWriteRef& w : queue.writes) {
+      bytes += w->data.size();
+      if (bytes > kMostBytes && bytes > w->data.size()) break;
+      w->chosen = true;
+    }
+    std::vector<Piece> chosen;
+    std::ranges::copy_if(queue.pieces, std::back_inserter(chosen), is_chosen);
+    take(queue, std::move(chosen), out);
   }
 }
 
@@ -296,7 +374,10 @@ void SmallWrites::all_in_order(Queue& queue, Batches& out) {
   queue.pieces.clear();
   queue.overlaps = false;
   queue.passed = 0;
-  for (const SmallWriteRef& w : std::exchange(queue.writes, {})) reserve_alone(w, out);
+  for (const SmallWriteRef& w : std::exchange(queue.writes, {})) {
+    w->place.reset();
+    reserve_alone(w, out);
+  }
 }
 
 void SmallWrites::reserve(BatchRef batch, Batches& out) {

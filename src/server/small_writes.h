@@ -2,9 +2,9 @@
 //
 // A flight (flight.h) costs a small write more than the write itself. Here the writes of all
 // sessions of an export gather while their loops turn, and go to the Store merged: in each turn,
-// of each file, the run of touching pieces with the lowest offset (paper 1, section III.B), and
-// writes that are long runs by themselves. What
-// lies elsewhere waits for its turn, so that clients that write in strides and have drifted apart
+// of each file, the run of touching pieces with the lowest offset (paper 1, section III.B; a few of
+// them while they are short), and what of one client is long by itself. What lies elsewhere waits
+// for its turn, so that clients that write in strides and have drifted apart
 // come together again: those behind are served until all are at the same place. For its client
 // nothing is different from a flight.
 //
@@ -26,12 +26,14 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "core/clock.h"
@@ -40,6 +42,10 @@
 #include "server/held_right.h"
 #include "server/reserve.h"
 #include "wire/codec.h"
+
+namespace forebay {
+class SharedRegion;
+}
 
 namespace forebay::server {
 
@@ -62,13 +68,16 @@ struct SmallQueue {
     Extent file;
     std::byte* memory;
     SmallWrite* write;
+    const Session* session;
   };
-  std::vector<Piece> pieces;          // by their place in the file
-  std::vector<SmallWriteRef> writes;  // in the order of arrival
-  bool overlaps = false;              // some of them do
-  bool in_line = false;               // for the next turn
-  bool busy = false;                  // a thread writes some of it
-  unsigned passed = 0;                // batches since the oldest was the oldest
+  std::vector<Piece> pieces;        // by their place in the file
+  std::list<SmallWriteRef> writes;  // in the order of arrival
+  bool overlaps = false;            // some of them do
+  bool in_line = false;             // for the next turn
+  bool busy = false;                // a thread writes some of it
+  unsigned passed = 0;              // batches since the oldest was the oldest
+
+  uint64_t bytes() const;
 };
 
 // One of them. Its session's loop owns what is not said to be somebody else's.
@@ -77,14 +86,17 @@ struct SmallWrite {
   std::shared_ptr<HeldRight> held;
   wire::RequestId id;
   Extents file;
-  SmallData data;
+  std::span<std::byte> data;
+  std::variant<SmallData, std::shared_ptr<SharedRegion>> owner;  // of the data
   Time arrived;
   bool spoken = true;  // as Flight::spoken
+  bool boxed = false;  // it came in a box (transport/shared_box.h), and its answer goes there
 
   // Under the lock of SmallWrites.
   enum class State : uint8_t { waiting, issued, dropped } state = State::waiting;
-  bool chosen = false;      // for the batch that is being made
-  Reservation reservation;  // if it waits alone
+  bool chosen = false;                                      // for the batch that is being made
+  std::optional<std::list<SmallWriteRef>::iterator> place;  // in its queue
+  Reservation reservation;                                  // if it waits alone
   // Of whoever writes it, until it is handed back.
   std::optional<Error> error;
   uint64_t verifier = 0;
@@ -115,9 +127,12 @@ class SmallWrites {
   void post_turn(Loop& loop);
   void turn(Loop& here);
   bool line_up(const std::shared_ptr<Queue>& queue);
+  void low_runs(Queue& queue, Batches& out);
   void next_run(Queue& queue, Batches& out);
   void take_run(Queue& queue, size_t first, Batches& out);
-  void long_writes(Queue& queue, Batches& out);
+  void take(Queue& queue, std::vector<SmallQueue::Piece> pieces, Batches& out);
+  void long_runs(Queue& queue, Batches& out);
+  void all_at_once(Queue& queue, Batches& out);
   void all_in_order(Queue& queue, Batches& out);
   void reserve(BatchRef batch, Batches& out);
   void reserve_alone(const SmallWriteRef& write, Batches& out);

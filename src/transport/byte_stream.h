@@ -24,6 +24,7 @@ class ByteStream {
     virtual void readable() = 0;
     virtual void writable() = 0;
     virtual void deferred() = 0;
+    virtual void posted(uint64_t bits) = 0;  // while it awaits readable()
 
    protected:
     ~User() = default;
@@ -43,7 +44,8 @@ class ByteStream {
   // Does each send() and receive() cost so much (a system call) that fewer are better?
   virtual bool calls_are_dear() const { return true; }
 
-  virtual void announce() {}  // as Connection::announce()
+  virtual void announce() {}      // as Connection::announce()
+  virtual void post(uint64_t) {}  // as Connection::post()
 
   // One call of readable() as soon as receive() would give something; at once if it would now.
   virtual void await_readable() = 0;

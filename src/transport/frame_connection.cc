@@ -24,6 +24,10 @@ void FrameConnection::announce() {
   stream_->announce();
 }
 
+void FrameConnection::post(uint64_t bits) {
+  stream_->post(bits);
+}
+
 uint64_t FrameConnection::unsent() const {
   return stream_->unsent();
 }

@@ -20,6 +20,7 @@ class FrameConnection final : public Connection {
   void start(ConnectionHandler& handler) override;
   void send(std::string head, Memory payload, Sent sent) override;
   void announce() override;
+  void post(uint64_t bits) override;
   uint64_t unsent() const override;
   void close(Error why) override;
   const Peer& peer() const override;

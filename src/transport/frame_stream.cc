@@ -91,6 +91,11 @@ void FrameStream::deferred() {
   if (open()) receive();
 }
 
+void FrameStream::posted(uint64_t bits) {
+  const auto keep = shared_from_this();
+  if (open()) handler_->on_posts(bits);
+}
+
 void FrameStream::receive() {
   uint64_t budget = kBudget;
   while (open()) {

@@ -34,6 +34,9 @@ class FrameStream final : public ByteStream::User,
   void announce() {
     if (bytes_ && !closing_) bytes_->announce();
   }
+  void post(uint64_t bits) {
+    if (bytes_ && !closing_) bytes_->post(bits);
+  }
   uint64_t unsent() const { return out_.bytes(); }
   void close(Error why);
   void abandon();  // the owner is gone: no call to anybody any more
@@ -51,6 +54,7 @@ class FrameStream final : public ByteStream::User,
   void readable() override;
   void writable() override;
   void deferred() override;
+  void posted(uint64_t bits) override;
 
   bool open() const { return handler_ && !closing_; }
   void receive();

@@ -60,14 +60,15 @@ class Rings final : public EpollLoop::Poller,
     if (end_) return errno = EPIPE, -1;
     if (server_) writer_.say_crowd(loop_->crowd());
     const ssize_t n = writer_.put(bytes);
-    // The other side is woken when all that this turn has for it is there; if it is to make room,
-    // or if nobody runs the loop just now, at once.
-    if (n > 0 && loop_->on_loop()) {
-      loop_->tell_at_end(*this);
-    } else {
-      turn_ended();
-    }
+    // If it is to make room, at once.
+    n > 0 ? tell() : turn_ended();
     return n;
+  }
+  void post(uint64_t bits) {
+    if (!loop_ || end_) return;
+    if (server_) writer_.say_crowd(loop_->crowd());
+    writer_.post(bits);
+    tell();
   }
   // An empty ring that is rung is news of news.
   void announce() {
@@ -94,10 +95,15 @@ class Rings final : public EpollLoop::Poller,
   bool poll() override {
     wake();
     const bool bytes = wants_bytes_ && (reader_.has_bytes() || end_);
-    if (!bytes && !wants_room_) return false;
+    const bool posts = wants_bytes_ && reader_.has_posts();
+    if (!posts && !bytes && !wants_room_) return false;
     const auto alive = shared_from_this();
-    bool did = false;
-    if (bytes) {
+    bool did = posts;
+    if (posts) {
+      if (!server_) loop_->set_crowd(reader_.crowd());
+      user_->posted(reader_.take_posts());
+    }
+    if (user_ && bytes && wants_bytes_) {
       wants_bytes_ = false;
       did = true;
       user_->readable();
@@ -120,7 +126,7 @@ class Rings final : public EpollLoop::Poller,
   // The client's way: its news is the server's, and little else.
   bool sleep(Duration most) override {
     if (server_ || !resting_ || wants_room_ || !wants_bytes_ || !reader_.sleep(most)) return false;
-    if (!reader_.has_bytes()) loop_->expect();
+    if (!reader_.has_bytes() && !reader_.has_posts()) loop_->expect();
     return true;
   }
   void interrupt() override { reader_.interrupt(); }
@@ -132,6 +138,9 @@ class Rings final : public EpollLoop::Poller,
   }
 
  private:
+  // The other side is woken when all that this turn has for it is there; if nobody runs the loop
+  // just now, at once.
+  void tell() { loop_->on_loop() ? loop_->tell_at_end(*this) : turn_ended(); }
   void wake() {
     if (!std::exchange(resting_, false)) return;
     reader_.wake();
@@ -202,6 +211,9 @@ class SharedBytes final : public ByteStream, public FdUser {
   bool calls_are_dear() const override { return !rings_; }
   void announce() override {
     if (rings_) rings_->announce();
+  }
+  void post(uint64_t bits) override {
+    if (rings_) rings_->post(bits);
   }
 
   void await_readable() override {

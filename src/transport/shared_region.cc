@@ -9,6 +9,8 @@ namespace forebay {
 namespace {
 
 constexpr uint64_t kPage = SharedPages::kPage;
+constexpr uint64_t kHeads = kBoxes * sizeof(BoxHead);
+static_assert(kHeads % kPage == 0 && kBoxBytes % kPage == 0);
 
 bool sane(const SharedRegion::Layout& l) {
   return std::has_single_bit(l.ring) && l.ring >= SharedRegion::kMinRing &&
@@ -16,18 +18,23 @@ bool sane(const SharedRegion::Layout& l) {
          l.area <= SharedRegion::kMaxArea;
 }
 
-// All of a ring is used soon, however little is in it at a time: a fault for each of its pages
-// costs more than all of them at once. Not of larger ones, which another process may have asked
-// for. If the kernel cannot, they come one by one.
+// Where the area begins.
+uint64_t before_area(const SharedRegion::Layout& layout) {
+  return kPage + 2 * uint64_t(layout.ring) + kHeads + kBoxes * kBoxBytes;
+}
+
+// All of a ring is used soon, however little is in it at a time, and so are boxes: a fault for each
+// of their pages costs more than all of them at once. Not of larger rings, which another process
+// may have asked for. If the kernel cannot, they come one by one.
 void populate(const SharedPages& pages, const SharedRegion::Layout& layout) {
   if (layout.ring > SharedRegion::Layout().ring) return;
-  ::madvise(pages.bytes().data(), kPage + 2 * uint64_t(layout.ring), MADV_POPULATE_WRITE);
+  ::madvise(pages.bytes().data(), before_area(layout), MADV_POPULATE_WRITE);
 }
 
 }  // namespace
 
 uint64_t SharedRegion::Layout::bytes() const {
-  return kPage + 2 * uint64_t(ring) + area;
+  return before_area(*this) + area;
 }
 
 Result<std::shared_ptr<SharedRegion>> SharedRegion::create(const Layout& layout, Lent lent) {
@@ -60,8 +67,16 @@ std::span<std::byte> SharedRegion::ring_to_client() const {
   return {base() + kPage + layout_.ring, layout_.ring};
 }
 
+std::byte* SharedRegion::boxes() const {
+  return base() + kPage + 2 * uint64_t(layout_.ring);
+}
+
+std::span<std::byte> SharedRegion::box_data(size_t i) const {
+  return {boxes() + kHeads + i * kBoxBytes, kBoxBytes};
+}
+
 std::span<std::byte> SharedRegion::area() const {
-  return {base() + kPage + 2 * uint64_t(layout_.ring), layout_.area};
+  return {base() + before_area(layout_), layout_.area};
 }
 
 }  // namespace forebay

@@ -1,10 +1,11 @@
 // SharedRegion: the memory that a client on the server's node shares with it: two rings for frames
-// (shared_ring.h) and an area for bulk data, in one memfd.
+// (shared_ring.h), boxes for small writes (shared_box.h) and an area for bulk data, in one memfd.
 //
-//   [ring states, one page] [ring to the server] [ring to the client] [area]
+//   [ring states, one page] [ring to the server] [ring to the client] [heads of the boxes]
+//   [their data] [area]
 //
 // The client makes it, so it is the client's memory; sealed (shared_pages.h). The server uses bytes
-// of the area as data only, and its own places in the rings only.
+// of the area and of boxes as data only, and its own places in the rings only.
 //
 // Beside it a client may lend memory of its own, from which requests are served without a copy: the
 // same for all its connections, while a region is that of one.
@@ -18,6 +19,7 @@
 #include <span>
 
 #include "core/result.h"
+#include "transport/shared_box.h"
 #include "transport/shared_pages.h"
 #include "transport/shared_ring.h"
 
@@ -49,12 +51,15 @@ class SharedRegion {
   RingState& to_client() const { return *reinterpret_cast<RingState*>(base() + sizeof(RingState)); }
   std::span<std::byte> ring_to_server() const;
   std::span<std::byte> ring_to_client() const;
+  BoxHead& box(size_t i) const { return reinterpret_cast<BoxHead*>(boxes())[i]; }
+  std::span<std::byte> box_data(size_t i) const;
   std::span<std::byte> area() const;
 
  private:
   SharedRegion(std::shared_ptr<SharedPages> pages, const Layout& layout, Lent lent)
       : pages_(std::move(pages)), layout_(layout), lent_(std::move(lent)) {}
   std::byte* base() const { return pages_->bytes().data(); }
+  std::byte* boxes() const;
 
   const std::shared_ptr<SharedPages> pages_;
   const Layout layout_;

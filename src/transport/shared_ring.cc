@@ -120,7 +120,7 @@ bool RingReader::must_ring() {
 
 bool RingReader::rest() {
   set(state_->reader_rests);
-  return !has_bytes();
+  return !has_bytes() && !has_posts();
 }
 
 bool RingReader::sleep(std::chrono::nanoseconds most) {

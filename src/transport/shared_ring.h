@@ -6,6 +6,9 @@
 // that cannot be is EPROTO, and never an address. What is read is copied out before anybody looks
 // at it, so that it cannot change any more.
 //
+// Beside its bytes a ring carries posts: bits that stand for places elsewhere in the shared memory
+// (shared_box.h). A bit that is posted again before it was taken is one post.
+//
 // Sleeping: whoever runs out of bytes (or of room) says so in the ring with rest(), and is rung by
 // the other side, which finds that out with must_ring() after every step. Both orders are seen by
 // at least one side: store, fence, load on each. A reader may also sleep on the ring itself, which
@@ -28,7 +31,8 @@ namespace forebay {
 struct RingState {
   alignas(64) std::atomic<uint64_t> written;  // bytes ever put in
   std::atomic<uint32_t> writer_rests;
-  std::atomic<uint32_t> crowd;  // of others that the writer serves; a hint for who waits awake
+  std::atomic<uint32_t> crowd;   // of others that the writer serves; a hint for who waits awake
+  std::atomic<uint64_t> posted;  // bits, until they are taken
   alignas(64) std::atomic<uint64_t> taken;  // bytes ever taken out
   std::atomic<uint32_t> reader_rests;
 };
@@ -41,6 +45,7 @@ class RingWriter {
 
   // Copies in as much as there is room for: the bytes, or -1 with EAGAIN (full) or EPROTO.
   ssize_t put(std::span<const iovec> bytes);
+  void post(uint64_t bits) { state_->posted.fetch_or(bits, std::memory_order_release); }
   bool has_room() const;
   // The reader rests, and is to be rung; if it sleeps on the ring, that is done here. Once.
   bool must_ring();
@@ -62,9 +67,11 @@ class RingReader {
   // Copies out as much as there is: the bytes, or -1 with EAGAIN (empty) or EPROTO.
   ssize_t take(std::span<const iovec> space);
   bool has_bytes() const;
+  bool has_posts() const { return state_->posted.load(std::memory_order_relaxed) != 0; }
+  uint64_t take_posts() { return state_->posted.exchange(0, std::memory_order_acquire); }
   bool must_ring();  // the writer rests
   uint32_t crowd() const { return state_->crowd.load(std::memory_order_relaxed); }
-  bool rest();  // false: there are bytes
+  bool rest();  // false: there are bytes, or posts
   // After rest(): sleeps until the writer, or interrupt(), ends the rest, at most so long. True: it
   // was ended, and nobody rings; false: still at rest.
   bool sleep(std::chrono::nanoseconds most);

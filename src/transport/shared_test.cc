@@ -55,6 +55,20 @@ TEST(SharedRing, CarriesBytesInOrderThroughAnyPieces) {
   EXPECT_LE(put.size() - got.size(), 4096u);
 }
 
+TEST(SharedRing, CarriesPostsBesideItsBytes) {
+  RingPair ring;
+  EXPECT_FALSE(ring.reader.has_posts());
+  EXPECT_TRUE(ring.reader.rest());
+  ring.writer.post(4);
+  EXPECT_TRUE(ring.writer.must_ring()) << "the reader sleeps";
+  ring.writer.post(4 | 1);
+  EXPECT_FALSE(ring.writer.must_ring());
+  EXPECT_FALSE(ring.reader.rest());
+  EXPECT_EQ(ring.reader.take_posts(), 5u);
+  EXPECT_EQ(ring.reader.take_posts(), 0u);
+  EXPECT_FALSE(ring.reader.has_bytes());
+}
+
 TEST(SharedRing, WhoeverRestsIsRung) {
   RingPair ring;
   std::string text = "text", out(10, 0);

@@ -32,6 +32,7 @@ class SimBytes final : public ByteStream {
   void detach() override;
   ssize_t receive(std::span<iovec> space) override;
   ssize_t send(std::span<iovec> bytes) override;
+  void post(uint64_t bits) override;
   void await_readable() override;
   void await_writable() override;
   void defer() override;
@@ -252,6 +253,15 @@ ssize_t SimBytes::send(std::span<iovec> bytes) {
   if (swallowed) return n;  // the sender does not know yet
   link_->put(side_, std::move(taken));
   return n;
+}
+
+// By a way of its own: before or after what was sent earlier.
+void SimBytes::post(uint64_t bits) {
+  if (!region_ || link_->cut || link_->ends[1 - side_].shut) return;
+  link_->network.loop.after(link_->network.delay(), [link = link_, to = 1 - side_, bits] {
+    const End& end = link->ends[to];
+    if (!link->cut && !link->silent && !end.shut && end.user) end.user->posted(bits);
+  });
 }
 
 void SimBytes::await_readable() {

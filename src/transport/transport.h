@@ -55,6 +55,8 @@ class ConnectionHandler {
                                     std::span<const std::byte> message) = 0;
   // The payload of the last message has landed whole.
   virtual void on_payload() = 0;
+  // The other end has posted these bits; in no order with its frames.
+  virtual void on_posts(uint64_t) {}
 
   // The connection is gone, once, last; no send is under way any more. May destroy the connection.
   virtual void on_closed(const Error& why) = 0;
@@ -74,6 +76,10 @@ class Connection {
   // one turn of the loop go out together where that saves a system call.
   using Sent = Callback<void(Result<void>)>;
   virtual void send(std::string head, Memory payload = {}, Sent sent = {}) = 0;
+
+  // Tells the other end, if it shares memory with this one, of what lies there: which places the
+  // bits stand for is between the handlers.
+  virtual void post(uint64_t) {}
 
   // The next frame will come in some 50 us, and so may the answer to it: whoever would have to be
   // woken for it may be woken now. Does nothing where that costs more than it gains.

@@ -366,6 +366,45 @@ void Hostile::cancel(const Operands& x) {
   send(wire::encode(wire::Cancel{{slot, slots_[slot].sequence + x.a % 2}}));
 }
 
+// A write in a box, with whatever is wrong about it.
+void Hostile::box(const Operands& x) {
+  if (!region_ || !writer_) return;
+  const wire::RequestId id = next_id(x.how);
+  BoxRequest& box = region_->box(id.slot).request;
+  const std::string names = handle_.bytes + right_.bytes;
+  box = {id.sequence,
+         uint64_t(x.a) * 8,
+         1u + x.b % kHostileEager,
+         static_cast<uint16_t>(handle_.bytes.size()),
+         static_cast<uint16_t>(right_.bytes.size()),
+         {}};
+  std::memcpy(box.names, names.data(), std::min(names.size(), kBoxNames));
+  switch (x.how % 16) {
+    case 1:
+      box.offset = wild(x.how / 16, x.a, box.offset);
+      break;
+    case 2:
+      box.length = static_cast<uint32_t>(wild(x.how / 16, x.a, box.length));
+      break;
+    case 3:
+      box.handle_size = static_cast<uint16_t>(wild(x.how / 16, x.a, box.handle_size));
+      break;
+    case 4:
+      box.right_size = static_cast<uint16_t>(wild(x.how / 16, x.a, box.right_size));
+      break;
+    case 5:
+      box.sequence = wild(x.how / 16, x.a, box.sequence);
+      break;
+    case 6:
+      scribble(std::as_writable_bytes(std::span(&box, 1)), x);
+      break;
+    default:
+      break;
+  }
+  writer_->post(x.how % 16 == 7 ? wild(x.how / 16, x.a, x.b) : uint64_t(1) << id.slot);
+  if (!quiet && writer_->must_ring()) ring_bell({});
+}
+
 // ---- Against the rules ----
 
 void Hostile::set_word(const Operands& x) {
@@ -454,7 +493,15 @@ void Hostile::listen() {
     if (n <= 0) break;
     in_.append(bytes, static_cast<size_t>(n));
   }
+  if (reader_) hear_posts(reader_->take_posts());
   while (!deaf_ && take_frame()) {
+  }
+}
+
+void Hostile::hear_posts(uint64_t bits) {
+  FOREBAY_ASSERT(sullied_ || bits >> kHostileSlots == 0, "a box that there is not");
+  for (size_t i = 0; i < kHostileSlots; ++i) {
+    if (bits >> i & 1) slots_[i].busy = false;
   }
 }
 

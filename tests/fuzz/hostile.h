@@ -24,7 +24,7 @@ namespace forebay::fuzz {
 inline constexpr uint32_t kHostileChunk = 4096;
 inline constexpr uint32_t kHostileEager = 256;
 inline constexpr uint16_t kHostileSlots = 4;
-inline constexpr uint64_t kHostileArea = 128 << 10;  // the most that the server takes
+inline constexpr uint64_t kHostileArea = 256 << 10;  // the most that the server takes
 
 // What it offers. From `plain` on, nothing is shared; from `unsealed` on, because the server must
 // refuse it.
@@ -80,6 +80,7 @@ class Hostile {
   void answer_pull(const Operands& x);
   void take_data(const Operands& x);
   void cancel(const Operands& x);
+  void box(const Operands& x);  // or what is none
   void goodbye() { send(wire::encode_goodbye("enough")); }
 
   // And what is not.
@@ -109,6 +110,7 @@ class Hostile {
   void begin_scribbling();
   void hear(const wire::FrameHeader& header, wire::Bytes message);
   void hear_reply(const wire::ReplyMessage& reply);
+  void hear_posts(uint64_t bits);
   bool take_frame();
   template <class Pred>
   void listen_until(Pred&& pred);

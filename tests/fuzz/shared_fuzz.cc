@@ -55,6 +55,13 @@ void make_corpus(const std::filesystem::path& folder) {
                                         .step(Step::read, kLent, 64, 8192)
                                         .step(Step::read, 3, 64, 8192)
                                         .step(Step::read, 4, 64, 8192));
+    save(("boxes" + suffix).c_str(), Program(mode)
+                                         .times(3, Step::box, 0, 7)
+                                         .step(Step::honest, 1, 100, 5000)
+                                         .step(Step::settle)
+                                         .step(Step::box, 2, 9)
+                                         .step(Step::box, 3, 9)
+                                         .step(Step::box, 7, 9));
     save(("gone" + suffix).c_str(), Program(mode)
                                         .step(Step::write, kLent, 4, kBulk)
                                         .step(Step::write, 64, 1, kBulk)

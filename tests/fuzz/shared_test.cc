@@ -10,9 +10,9 @@ namespace {
 
 // Steps that keep a conversation going more often than those that end it.
 Step any_step(std::mt19937_64& random) {
-  constexpr Step common[] = {Step::write,         Step::read,          Step::answer,
-                             Step::take,          Step::honest,        Step::scribble_area,
-                             Step::scribble_lent, Step::scribble_ring, Step::cancel};
+  constexpr Step common[] = {
+      Step::write,         Step::read,          Step::answer,        Step::take,   Step::honest,
+      Step::scribble_area, Step::scribble_lent, Step::scribble_ring, Step::cancel, Step::box};
   if (random() % 4) return common[random() % std::size(common)];
   return static_cast<Step>(random() % static_cast<uint8_t>(Step::count));
 }

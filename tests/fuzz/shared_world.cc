@@ -264,6 +264,8 @@ bool SharedWorld::hostile_step(Step what, const Operands& x) {
       return hostile_.scribble_area(x), true;
     case Step::scribble_lent:
       return hostile_.scribble_lent(x), true;
+    case Step::box:
+      return hostile_.box(x), true;
     case Step::bell:
       return hostile_.ring_bell(x), true;
     case Step::punch:

@@ -53,6 +53,7 @@ enum class Step : uint8_t {
   scribble_ring,
   scribble_area,
   scribble_lent,
+  box,
   raw,  // bytes of the program that follow
   bell,
   socket_bytes,

@@ -16,7 +16,7 @@ constexpr unsigned kClients = 3;
 constexpr unsigned kOperations = 60;  // of each client
 
 struct Totals {
-  uint64_t unknown = 0, resent = 0, lent = 0, in_area = 0;
+  uint64_t unknown = 0, resent = 0, lent = 0, in_area = 0, boxed = 0;
   int kills = 0, stops = 0;
   Duration time{0};  // virtual
   bool operator==(const Totals&) const = default;
@@ -72,6 +72,7 @@ void live(uint64_t seed, const Climate& climate, Totals& totals) {
     totals.resent += stats.resent;
     totals.lent += stats.lent;
     totals.in_area += stats.in_area;
+    totals.boxed += stats.boxed;
   }
   totals.time += world.loop.now().since_start;
   totals.kills += world.kills;
@@ -95,12 +96,13 @@ Totals live_many(const Climate& climate) {
   }
   fmt::print(
       "{}: {} seeds, {} kills, {} stops, {} sent again, {} outcomes unknown, {} requests on lent "
-      "memory, {} chunks in shared areas\n",
+      "memory, {} chunks in shared areas, {} writes in boxes\n",
       climate.name, ran, totals.kills, totals.stops, totals.resent, totals.unknown, totals.lent,
-      totals.in_area);
+      totals.in_area, totals.boxed);
   if (ran >= 20) {
     EXPECT_GT(totals.lent, 0u) << "no client shared memory";
     EXPECT_GT(totals.in_area, 0u);
+    EXPECT_GT(totals.boxed, 0u);
   }
   return totals;
 }

@@ -1,0 +1,44 @@
+// Boxes: small writes of a client and their answers, each at a fixed place of the memory that it
+// shares with the server (shared_region.h). A box is a request without a frame: nothing is encoded,
+// queued, copied out of a ring or decoded, and its data is written from where the client has put
+// it. Which requests are worth one is the client's choice; each could as well be a frame.
+//
+// Box i belongs to slot i of the session. The client fills it and posts its bit (RingWriter::post);
+// until its answer has come the box is the server's. The answer is the server's half of the head
+// and the same bit, posted back; or a frame, as of any other request.
+//
+// The server copies the client's half before it looks at it. The bytes of the data it never looks
+// at: they may change while they are written, to their owner's harm only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace forebay {
+
+inline constexpr size_t kBoxes = 16;
+inline constexpr uint32_t kBoxBytes = 8 << 10;  // of data
+inline constexpr size_t kBoxNames = 384;
+
+// The client's half: a write of `length` bytes at `offset`.
+struct BoxRequest {
+  uint64_t sequence;
+  uint64_t offset;
+  uint32_t length;
+  uint16_t handle_size, right_size;
+  std::byte names[kBoxNames];  // the handle, then the right
+};
+
+// The server's: it has been done.
+struct BoxAnswer {
+  uint64_t sequence;
+  uint64_t verifier;  // as Reply::verifier
+};
+
+struct BoxHead {
+  alignas(64) BoxRequest request;
+  alignas(64) BoxAnswer answer;
+};
+static_assert(sizeof(BoxHead) == 512);
+
+}  // namespace forebay
