@@ -201,6 +201,7 @@ TEST_F(BoxesTest, FailEachForItself) {
 
 TEST_F(BoxesTest, AreNotFilledAnewWhileTheStoreHasThem) {
   std::string first(4096, 'a'), second(4096, 'b');
+  EXPECT_TRUE(write(16384, second)) << "the first small one proves the right";
   faulty_->add({.op = Op::write, .action = FaultRule::Action::hold});
   const uint64_t boxed = store_->stats().boxed;
   const Result<Reply> late = write(0, first);
