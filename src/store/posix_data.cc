@@ -276,8 +276,8 @@ Result<uint64_t> Operations::move_bytes(int fd, Request& r) {
     const auto move = r.op == Op::read ? read_mapped : write_mapped;
     return move(fd, r.file, r.memory, mapping_);
   }
-  return r.op == Op::read ? read_list(fd, r.file, r.memory, io_calls_)
-                          : write_list(fd, r.file, r.memory, io_calls_);
+  return r.op == Op::read ? read_list(fd, r.file, r.memory, io_calls_, limits_)
+                          : write_list(fd, r.file, r.memory, io_calls_, limits_);
 }
 
 Result<uint64_t> Operations::move_bytes(At& at, Request& r, const Io& io) {
