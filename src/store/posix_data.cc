@@ -94,7 +94,12 @@ Result<Reply> Operations::close(Request& r) {
   if (grant->uid != r.caller->uid) return Error(EACCES, "the right was granted to another user");
   if (!known.known) return Reply{};
   std::lock_guard lock(losing(file->id));
-  if (!table_.remove_right(*file, r.right.bytes)) return Reply{};
+  if (!table_.remove_right(*file, r.right.bytes)) {
+    // A file that is removed by others takes its space until nobody has it in hand: of an
+    // application, when it has closed it.
+    if (in_application_) table_.drop(file);
+    return Reply{};
+  }
   identity_.become_server();
   unlinked_.erase(file->id);
   table_.drop(file);
