@@ -56,6 +56,18 @@ TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& rea
       static_cast<uint32_t>(std::count(kept_.rank_near_.begin(), kept_.rank_near_.end(), 1));
 }
 
+// A call that is large enough has some windows, so that ranks fill one while another is moved. A
+// Store moves this many bytes as well as more.
+uint64_t TwoPhase::window_bytes() const {
+  constexpr uint64_t kLeast = 512_KiB, kWindows = 4;
+  const uint64_t half = kept_.made_for_.buffer_half();
+  if (kept_.striping().known()) return half;
+  uint64_t bytes = 0;
+  for (const auto& rank : kept_.summaries_) bytes += rank.length;
+  const uint64_t window = bytes / kept_.aggregators_.size() / kWindows;
+  return window < kLeast ? half : std::min(window, half);
+}
+
 // With targets known all ranks take part: every aggregator has to know what the others have. One
 // whose memory does not suffice has no windows.
 void TwoPhase::plan_windows() {
@@ -74,7 +86,7 @@ void TwoPhase::plan_windows() {
     PMPI_Allreduce(MPI_IN_PLACE, bytes.data(), static_cast<int>(bytes.size()), MPI_UINT64_T,
                    MPI_SUM, file_.comm);
   if (!aggregates() || failed_) return;
-  const plan::WindowLimits limits{kept_.made_for_.buffer_half(), own().shape().runs};
+  const plan::WindowLimits limits{window_bytes(), own().shape().runs};
   within_memory([&] {
     windows_ = striping.known() ? plan::windows_by_target(kept_.parts_, realms_[mine], striping,
                                                           limits, mine, std::move(bytes))

@@ -40,6 +40,7 @@ class TwoPhase {
 
   void open_next();
   void plan_windows();
+  uint64_t window_bytes() const;
   template <class Body>
   void within_memory(Body&& body);
   uint64_t fill(const Window& window, std::byte* buffer);

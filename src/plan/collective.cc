@@ -26,6 +26,16 @@ bool dense(const MethodFacts& facts) {
   return facts.bytes >= spans;
 }
 
+// Small pieces, and less than one of a rank for each page: through a mapping most pages are mapped
+// in vain, and by calls there are many.
+bool scattered(const MethodFacts& facts) {
+  constexpr uint64_t kSmall = 2_KiB, kPage = 4_KiB;
+  if (facts.piece == 0 || facts.piece >= kSmall) return false;
+  uint64_t spans = 0;
+  for (const Extent& region : facts.regions) spans += region.length.value;
+  return spans / kPage > facts.bytes / facts.piece;
+}
+
 }  // namespace
 
 Method choose_method(const MethodFacts& facts) {
@@ -40,7 +50,8 @@ Method choose_method(const MethodFacts& facts) {
   if (facts.kept) return {true, "aggregators keep their realms"};
   if (!interleaved(facts.regions)) return {false, "the ranks' regions do not interleave"};
   if (facts.piece >= facts.large_piece) return {false, "the pieces are large"};
-  if (facts.cheap_if_dense && dense(facts)) return {false, "dense small pieces are cheap here"};
+  if (facts.cheap_if_dense && dense(facts) && !scattered(facts))
+    return {false, "dense small pieces are cheap here"};
   return {true, "the ranks' regions interleave"};
 }
 

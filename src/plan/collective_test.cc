@@ -27,6 +27,17 @@ TEST(CollectiveChoice, TogetherOnlyWhereItPays) {
   EXPECT_TRUE(choose_method(facts).together);
 }
 
+TEST(CollectiveChoice, SmallPiecesInManyPagesAreNotCheap) {
+  const std::vector<Extent> regions = {ext(0, 5000000), ext(640, 5000000)};
+  MethodFacts facts{.regions = regions, .bytes = 1000000, .piece = 512, .cheap_if_dense = true};
+  EXPECT_TRUE(choose_method(facts).together) << "one in 5120 bytes";
+  facts.bytes = 2000000;
+  EXPECT_FALSE(choose_method(facts).together) << "more than one in a page";
+  facts.bytes = 1000000;
+  facts.piece = 4096;
+  EXPECT_FALSE(choose_method(facts).together) << "worth a call";
+}
+
 TEST(CollectiveChoice, HintsDecideUnlessItCannotBe) {
   EXPECT_TRUE(choose_method({.regions = kApart, .wish = Wish::enable}).together);
   EXPECT_FALSE(choose_method({.regions = kMixed, .wish = Wish::disable}).together);

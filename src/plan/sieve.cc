@@ -25,7 +25,17 @@ Sieve::Sieve(const Extents& file, SieveCosts costs)
 }
 
 void Sieve::look_ahead() {
-  ahead_ = cursor_.done() ? Extent{} : cursor_.take(total_);
+  ahead_ = {};
+  if (cursor_.done()) return;
+  Length most = total_;
+  if (costs_.grid) most = Length(costs_.grid - cursor_.current().offset.value % costs_.grid);
+  ahead_ = cursor_.take(most);
+}
+
+// Do they lie in different parts of the grid?
+bool Sieve::apart(const Run& run) const {
+  if (!costs_.grid) return false;
+  return run.range.offset.value / costs_.grid != ahead_.offset.value / costs_.grid;
 }
 
 // A piece belongs to a run if the call that it saves is dearer than the hole before it and its
@@ -37,9 +47,9 @@ Sieve::Run Sieve::take_run() {
     run.stream += ahead_.length;
     run.lost += copy_cost(ahead_.length);
     ++run.pieces;
-    const bool large = copy_cost(ahead_.length) >= costs_.call;
+    run.large = copy_cost(ahead_.length) >= costs_.call;
     look_ahead();
-    if (large || ahead_.empty() || ahead_.offset < run.range.end()) break;
+    if (run.large || ahead_.empty() || ahead_.offset < run.range.end() || apart(run)) break;
     const uint64_t hole = (ahead_.offset - run.range.end()).value;
     if (hole >= costs_.call || hole + copy_cost(ahead_.length) >= costs_.call) break;
     if ((ahead_.end() - run.range.offset).value > costs_.window) break;
@@ -53,6 +63,7 @@ Sieve::Run Sieve::take_run() {
 // Every side on which a window cuts the request makes one more request of the Store, which costs
 // about as much as a call does.
 bool Sieve::pays(const Run& run) const {
+  if (costs_.grid) return !run.large;
   const uint64_t cuts = (run.stream < taken_ ? 1 : 0) + (taken_ < total_ ? 1 : 0);
   return run.saved > run.lost + costs_.begin + cuts * costs_.call;
 }

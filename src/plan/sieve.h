@@ -26,6 +26,9 @@ struct SieveCosts {
   uint64_t begin = 0;   // of a window, beside its call: of a write, to read it first
   uint64_t copies = 1;  // bytes that are copied in memory while it moves one
   uint64_t window = 0;  // of a window at most; a limit, not a cost
+  // Not 0: windows lie within multiples of it, so that those of different requests meet; and all
+  // but large pieces go in one, also by themselves, because it may be shared.
+  uint64_t grid = 0;
 };
 
 struct SieveStep {
@@ -51,11 +54,13 @@ class Sieve {
     Length stream;
     uint64_t pieces = 0;
     uint64_t saved = 0, lost = 0;
+    bool large = false;
   };
   Run take_run();
   bool pays(const Run& run) const;
   uint64_t copy_cost(Length n) const { return n.value / costs_.copies; }
   void look_ahead();
+  bool apart(const Run& run) const;
 
   const SieveCosts costs_;
   const Length total_;

@@ -50,6 +50,24 @@ TEST(Sieve, OneWindowIfAllOfItPays) {
   EXPECT_TRUE(sieves(strided(512, 600, 2))) << "two pieces are one call saved";
 }
 
+// Windows of requests that are shifted against each other lie in the same parts of the file.
+TEST(Sieve, OnAGridWindowsMeet) {
+  constexpr SieveCosts kGrid{.call = 4096, .copies = 8, .window = 65536, .grid = 65536};
+  for (const uint64_t shift : {0u, 700u, 2040u}) {
+    const auto file = Extents::make({ext(shift, 512)}, {{100, 2048}}).value();
+    Length stream;
+    for (const SieveStep& step : steps_of(file, kGrid)) {
+      ASSERT_FALSE(step.window.empty()) << "a piece alone too";
+      EXPECT_EQ(step.window.offset.value / 65536, (step.window.end().value - 1) / 65536);
+      stream += step.stream;
+    }
+    EXPECT_EQ(stream, file.total());
+  }
+  const auto large = steps_of(Extents(ext(1000, 4 * 65536 - 1000)), kGrid);
+  ASSERT_EQ(large.size(), 1u);
+  EXPECT_TRUE(large[0].window.empty());
+}
+
 TEST(Sieve, WindowsEndWhereTheBufferDoes) {
   const auto steps = steps_of(strided(512, 2048, 100));
   ASSERT_EQ(steps.size(), 4u);

@@ -463,7 +463,7 @@ ScheduledStore::~ScheduledStore() {
 
 void ScheduledStore::submit(Request&& request, Completion&& done, Origin origin) {
   if (request.op == Op::close) state_->forget(request.right);
-  if (!is_transfer(request.op) || !schedulable(request)) {
+  if (!is_transfer(request.op) || !schedulable(request) || inner().gathers(request)) {
     return inner().submit(std::move(request), std::move(done));
   }
   state_->submit(std::move(request), std::move(done), origin);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "plan/sieve.h"
+#include "server/shared_reads.h"
 
 namespace forebay::server {
 
@@ -178,8 +179,14 @@ bool sieves(const SieveOptions& options, Store& store, const BufferPool& pool, c
 class SievedStore::State : public std::enable_shared_from_this<State> {
  public:
   State(Store& inner, const SieveOptions& options, BufferPool& pool, SieveCounters counters)
-      : inner_(inner), options_(options), pool_(pool), counters_(counters) {}
+      : inner_(inner), options_(options), pool_(pool), counters_(counters) {
+    plan::SieveCosts costs = costs_of(options, inner, pool, {});
+    costs.grid = costs.window;
+    if (inner.concurrency() > 0)
+      shared_ = std::make_shared<SharedReads>(inner, pool, costs, counters_);
+  }
 
+  bool shares(const Request& request) const;
   void submit(Request&& request, Completion&& done);
   void close();
 
@@ -196,6 +203,7 @@ class SievedStore::State : public std::enable_shared_from_this<State> {
   const SieveOptions options_;
   BufferPool& pool_;
   const SieveCounters counters_;
+  std::shared_ptr<SharedReads> shared_;  // null: the back end works on the thread that submits
 
   std::mutex mutex_;
   std::condition_variable quiet_;
@@ -212,8 +220,16 @@ bool SievedStore::State::worth_it(const Request& r) const {
   return !first->window.empty() || first->stream < r.file.total();
 }
 
+// A read that meets others under way.
+bool SievedStore::State::shares(const Request& r) const {
+  if (r.op != Op::read || !shared_ || !options_.reads || r.length) return false;
+  return r.caller && r.memory.shape.total() == r.file.total() &&
+         plan::likely_sieved(r.file, costs(r));
+}
+
 void SievedStore::State::submit(Request&& request, Completion&& done) {
   Buffer buffer;
+  if (shares(request) && inner_.admits(request) && shared_->submit(request, done)) return;
   if (worth_it(request)) buffer = pool_.try_take();
   if (!buffer) return inner_.submit(std::move(request), std::move(done));
   (request.op == Op::read ? counters_.reads : counters_.writes).add();
@@ -277,6 +293,7 @@ void SievedStore::State::end_issuing() {
 
 // From now on nobody but the destructor's thread calls the back end.
 void SievedStore::State::close() {
+  if (shared_) shared_->close();
   std::unique_lock lock(mutex_);
   closing_ = true;
   quiet_.wait(lock, [this] { return issuing_ == 0; });
@@ -294,6 +311,10 @@ SievedStore::~SievedStore() {
 
 void SievedStore::submit(Request&& request, Completion&& done) {
   state_->submit(std::move(request), std::move(done));
+}
+
+bool SievedStore::gathers(const Request& request) const {
+  return state_->shares(request);
 }
 
 Result<Reply> SievedStore::call(Request request) {

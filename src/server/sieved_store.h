@@ -6,7 +6,9 @@
 // stream, each window in a buffer of the export's pool:
 //  - Reads: the bytes that were asked for are copied out of the window, and what else it holds is
 //    dropped; so a sieved read needs no more of the file for itself than a plain one. The first
-//    step that is short has met the end of file, and the count is that of a plain read.
+//    step that is short has met the end of file, and the count is that of a plain read. Where a
+//    call is a round trip, those that are under way at the same time share their windows
+//    (shared_reads.h).
 //  - Writes: the window is read, the bytes to be written are put into it, and it is written back.
 //    Only for requests whose submitter keeps all others from the holes (Request::owns_holes), in
 //    exports that are told that nobody else writes to them, or if the client says so of this
@@ -55,6 +57,7 @@ class SievedStore final : public Decorator {
 
   void submit(Request&& request, Completion&& done) override;
   Result<Reply> call(Request request) override;
+  bool gathers(const Request& request) const override;
 
  private:
   class State;

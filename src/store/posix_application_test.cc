@@ -56,9 +56,11 @@ TEST(PosixInApplication, ChangesNothingOfTheProcess) {
   EXPECT_EQ(threads(), running);
   EXPECT_EQ(credentials(), before);
   rig.through_submit = true;  // threads when there is work for them
-  auto again = rig.open(file->handle, Access::both);
+  const auto renamed = rig.lookup(rig.root, "g");
+  ASSERT_TRUE(renamed) << renamed.error().message();
+  auto again = rig.open(renamed->handle, Access::both);
   ASSERT_TRUE(again) << again.error().message();
-  EXPECT_TRUE(rig.write(file->handle, again->right, 0, "abc"));
+  EXPECT_TRUE(rig.write(renamed->handle, again->right, 0, "abc"));
   EXPECT_GT(threads(), running);
   EXPECT_EQ(credentials(), before);
 }
@@ -75,6 +77,33 @@ TEST(PosixInApplication, TheUmaskHolds) {
   EXPECT_EQ(rig.create("f", 0666)->attr.mode, 0640u);
   EXPECT_EQ(rig.mkdir(rig.root, "d", 0777)->attr.mode, 0750u);
   EXPECT_EQ(::umask(before), 027u);
+}
+
+// Programs remove files that they have written: the space, and the memory, are free then.
+TEST(PosixInApplication, AFileThatIsClosedIsInNobodysHand) {
+  const auto in_hand = [](const std::string& path) {
+    size_t count = 0;
+    for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      count += std::filesystem::read_symlink(fd, gone).string().starts_with(path);
+    }
+    return count;
+  };
+  PosixRig rig(in_application());
+  const std::string path = rig.path("f");
+  auto file = rig.create("f");
+  ASSERT_TRUE(file) << file.error().message();
+  auto second = rig.open(file->handle, Access::read);
+  ASSERT_TRUE(second) << second.error().message();
+  EXPECT_TRUE(rig.write(file->handle, file->right, 0, "abc"));
+  EXPECT_TRUE(rig.close(file->handle, file->right));
+  EXPECT_GT(in_hand(path), 0u);
+  EXPECT_EQ(*rig.read(file->handle, second->right, 0, 9), "abc");
+  EXPECT_TRUE(rig.close(file->handle, second->right));
+  EXPECT_EQ(in_hand(path), 0u);
+  auto again = rig.open(file->handle, Access::read);
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(*rig.read(file->handle, again->right, 0, 9), "abc");
 }
 
 TEST(PosixInApplication, AFileThatIsRemovedWhileOpenLeavesNothing) {

@@ -94,7 +94,12 @@ Result<Reply> Operations::close(Request& r) {
   if (grant->uid != r.caller->uid) return Error(EACCES, "the right was granted to another user");
   if (!known.known) return Reply{};
   std::lock_guard lock(losing(file->id));
-  if (!table_.remove_right(*file, r.right.bytes)) return Reply{};
+  if (!table_.remove_right(*file, r.right.bytes)) {
+    // A file that is removed by others takes its space until nobody has it in hand: of an
+    // application, when it has closed it.
+    if (in_application_) table_.drop(file);
+    return Reply{};
+  }
   identity_.become_server();
   unlinked_.erase(file->id);
   table_.drop(file);
@@ -276,8 +281,8 @@ Result<uint64_t> Operations::move_bytes(int fd, Request& r) {
     const auto move = r.op == Op::read ? read_mapped : write_mapped;
     return move(fd, r.file, r.memory, mapping_);
   }
-  return r.op == Op::read ? read_list(fd, r.file, r.memory, io_calls_)
-                          : write_list(fd, r.file, r.memory, io_calls_);
+  return r.op == Op::read ? read_list(fd, r.file, r.memory, io_calls_, limits_)
+                          : write_list(fd, r.file, r.memory, io_calls_, limits_);
 }
 
 Result<uint64_t> Operations::move_bytes(At& at, Request& r, const Io& io) {

@@ -15,7 +15,7 @@ namespace {
 
 struct Way {
   bool write;
-  uint64_t block;
+  uint64_t block, crumb;
 };
 
 // Memory for one run of the file.
@@ -69,16 +69,18 @@ Result<uint64_t> move_all(Batch<most>& batch, uint64_t block, Call&& call) {
 }
 
 // Memory in pieces so small that copying them costs less than telling the kernel of each.
-bool is_crumbs(const Extents& shape) {
-  constexpr uint64_t kCrumb = 512, kFew = 8;
-  return shape.pieces() > kFew && shape.total().value / shape.pieces() < kCrumb;
+bool is_crumbs(const Extents& shape, uint64_t crumb) {
+  constexpr uint64_t kFew = 8;
+  return shape.pieces() > kFew && shape.total().value / shape.pieces() < crumb;
 }
 
 // As move_list(), by way of a buffer that stays in the processor's cache.
 template <class Call>
 Result<uint64_t> move_staged(const Extents& file, const Memory& memory, Way way, Call&& call) {
   ExtentCursor places(file), cursor(memory.shape);
-  std::byte* const stage = ReadStage::of_thread();
+  // Whole pages where pages count.
+  std::byte* const stage =
+      way.crumb == kCrumbOfOthers ? ReadStage::pages_of_thread() : ReadStage::of_thread();
   uint64_t total = 0;
   while (!places.done()) {
     const Extent run = places.take(Length(ReadStage::kBytes));
@@ -97,7 +99,8 @@ Result<uint64_t> move_staged(const Extents& file, const Memory& memory, Way way,
 
 template <class Call>
 Result<uint64_t> move_list(const Extents& file, const Memory& memory, Way way, Call&& call) {
-  if (is_crumbs(memory.shape) || (!way.write && way.block == 1 && copied_slowly(file, memory)))
+  if (is_crumbs(memory.shape, way.crumb) ||
+      (!way.write && way.block == 1 && copied_slowly(file, memory)))
     return move_staged(file, memory, way, call);
   ExtentCursor places(file), cursor(memory.shape);
   Batch<IOV_MAX> batch;
@@ -125,17 +128,19 @@ Result<uint64_t> move_list(const Extents& file, const Memory& memory, Way way, C
 Result<uint64_t> read_list(int fd, const Extents& file, const Memory& memory, Counter& calls,
                            IoLimits limits) {
   const int flags = limits.nowait ? RWF_NOWAIT : 0;
-  return move_list(file, memory, {false, limits.block}, [&](iovec* pieces, int count, off_t at) {
-    calls.add();
-    if (flags) return ::preadv2(fd, pieces, count, at, flags);
-    return count == 1 ? ::pread(fd, pieces->iov_base, pieces->iov_len, at)
-                      : ::preadv(fd, pieces, count, at);
-  });
+  return move_list(file, memory, {false, limits.block, limits.crumb},
+                   [&](iovec* pieces, int count, off_t at) {
+                     calls.add();
+                     if (flags) return ::preadv2(fd, pieces, count, at, flags);
+                     return count == 1 ? ::pread(fd, pieces->iov_base, pieces->iov_len, at)
+                                       : ::preadv(fd, pieces, count, at);
+                   });
 }
 
-Result<uint64_t> write_list(int fd, const Extents& file, const Memory& memory, Counter& calls) {
+Result<uint64_t> write_list(int fd, const Extents& file, const Memory& memory, Counter& calls,
+                            IoLimits limits) {
   Result<uint64_t> moved =
-      move_list(file, memory, {true, 1}, [&](iovec* pieces, int count, off_t at) {
+      move_list(file, memory, {true, 1, limits.crumb}, [&](iovec* pieces, int count, off_t at) {
         calls.add();
         return count == 1 ? ::pwrite(fd, pieces->iov_base, pieces->iov_len, at)
                           : ::pwritev(fd, pieces, count, at);

@@ -21,6 +21,7 @@
 #include "store/posix_files.h"
 #include "store/posix_handles.h"
 #include "store/posix_identity.h"
+#include "store/posix_io.h"
 #include "store/posix_mapped.h"
 #include "store/posix_rights.h"
 #include "store/posix_unlinked.h"
@@ -188,6 +189,7 @@ class Operations {
   std::atomic<bool> some_direct_{false};  // so that exports without pay nothing for asking
   std::atomic<bool> direct_refused_{false};
   const DirectParts direct_;
+  const IoLimits limits_;
   const bool mapped_;
   LooksInVain looks_;
   const MappedParts mapping_;

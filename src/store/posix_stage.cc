@@ -63,9 +63,13 @@ bool this_processor_is_slow() {
 
 }  // namespace
 
-std::byte* ReadStage::of_thread() {
+std::byte* ReadStage::pages_of_thread() {
   thread_local const Pages memory = pages(kBytes + kPage);
-  return memory.get() + kAhead;
+  return memory.get();
+}
+
+std::byte* ReadStage::of_thread() {
+  return pages_of_thread() + kAhead;
 }
 
 bool copied_slowly(const Extents& file, const Memory& memory) {

@@ -15,7 +15,9 @@ namespace forebay::posix {
 class ReadStage {
  public:
   static constexpr uint64_t kBytes = 256_KiB;
-  static std::byte* of_thread();  // kept as long as the thread lives
+  // Kept as long as the thread lives. The same, but that the second begins with a page.
+  static std::byte* of_thread();
+  static std::byte* pages_of_thread();
 };
 
 // Would the kernel's copy of this read be a slow one?

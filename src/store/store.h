@@ -66,6 +66,10 @@ class Store {
   // submits.
   virtual unsigned concurrency() const { return 0; }
 
+  // Does it gather requests such as this one by itself? Then who orders requests for it should let
+  // it have all of them.
+  virtual bool gathers(const Request&) const { return false; }
+
   // Memory that it reaches more cheaply than any other: page-aligned, zeroed; null if it has none.
   // Given back by deallocate() when no request uses it; false for what is not from here.
   virtual std::byte* allocate(size_t) { return nullptr; }
