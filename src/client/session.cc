@@ -85,12 +85,14 @@ bool Session::must_wait(const Request& r) const {
   return false;
 }
 
-// Must it come after something that is in a box, or that is not?
+// Must it come after something that is in a box, or that is not? Two handles may be of one file,
+// which the server knows, and orders what comes as frames.
 bool Session::meets(const Request& r, bool in_box) const {
+  const auto of_data = [](const Request& q) { return op_info(q.op).kind == OpKind::data; };
   for (const Slot& slot : slots_) {
     if (!slot.flight || slot.flight->boxed != in_box) continue;
     const wire::RequestMessage& m = slot.flight->message;
-    if (m.request.handle != r.handle) continue;
+    if (m.request.handle != r.handle && !(of_data(m.request) && of_data(r))) continue;
     if (!is_transfer(r.op) || !is_transfer(m.request.op) || m.list_blocks != 0) return true;
     if (may_overlap(m.request.file, r.file)) return true;
   }
@@ -99,7 +101,8 @@ bool Session::meets(const Request& r, bool in_box) const {
 
 void Session::pump() {
   while (link_.up() && !in_parts_ && !queue_.empty() && !free_slots_.empty() &&
-         !must_wait(queue_.front()->message.request)) {
+         !must_wait(queue_.front()->message.request) &&
+         (boxed_ == 0 || !queue_.front()->parts)) {  // where its parts lie is not in the request
     if (!report_loss()) issue(next_flight());
   }
 }

@@ -31,8 +31,7 @@
 //  6. Nothing that overlaps a joint is sent while the joint is unanswered: should it fail, its
 //     requests are sent after what is already under way.
 //  7. Nothing that must come after a write in a box is sent while that is unanswered, and nothing
-//  is
-//     put into a box that must come after an unanswered frame: between the two there is no order.
+//     that must come after an unanswered frame goes into a box: between the two there is no order.
 //
 // Boxes (transport/shared_box.h): a small write in one piece, to a server on this node, is put into
 // memory instead of being encoded and sent. If the connection is lost, it is sent again as a frame.

@@ -41,7 +41,7 @@ void Session::issue(FlightRef ref) {
   reads_ += flight.message.request.op == Op::read;
   joints_ += !flight.members.empty();
   shape(flight);
-  flight.boxed = flight.boxed && flight.message.eager && !flight.message.request.caller;
+  FOREBAY_ASSERT(!flight.boxed || flight.message.eager);
   flight.boxed ? put_in_box(flight) : transmit(flight);
 }
 
@@ -106,16 +106,22 @@ void Session::transmit(Flight& flight) {
   if (flight.cancelled) link_.send(wire::encode(wire::Cancel{m.id}));
 }
 
-// Is it worth a box, if it has its data with it and is this process's own?
 bool Session::fits_box(const Flight& flight) const {
-  if (!region_ || free_slots_.back() >= kBoxes) return false;
   const Request& r = flight.message.request;
+  const uint64_t most = std::min<uint64_t>({kBoxBytes, welcome_.eager_max, eager_left_});
+  if (!region_ || free_slots_.back() >= kBoxes || r.op != Op::write || r.file.pieces() != 1 ||
+      r.file.total().value > most || flight.cancelled || flight.parts) {
+    return false;
+  }
+  if (r.flags != 0 || r.length.value != 0 || r.handle.empty() || r.right.empty() ||
+      r.handle.bytes.size() + r.right.bytes.size() > kBoxNames) {
+    return false;
+  }
+  if (!flight.caller->same_identity(*link_.self()) || place_of(flight) != wire::kNoArea) {
+    return false;
+  }
   const size_t under_way = slots_.size() - free_slots_.size();
-  if (under_way != boxed_ && meets(r, false)) return false;
-  return r.op == Op::write && r.flags == 0 && r.length.value == 0 && r.file.pieces() == 1 &&
-         r.file.total().value <= kBoxBytes && !r.handle.empty() && !r.right.empty() &&
-         r.handle.bytes.size() + r.right.bytes.size() <= kBoxNames && !flight.cancelled &&
-         !flight.parts;
+  return under_way == boxed_ || !meets(r, false);
 }
 
 void Session::put_in_box(Flight& flight) {
@@ -220,13 +226,14 @@ void Session::on_posts(uint64_t bits) {
     const auto i = static_cast<size_t>(std::countr_zero(bits));
     if (i >= std::min(kBoxes, slots_.size())) continue;
     Flight* const flight = slots_[i].flight.get();
-    const BoxAnswer answer = region_->box(i).answer;
-    if (!flight || !flight->boxed || flight->result || answer.sequence != slots_[i].sequence) {
+    const BoxAnswer& answer = region_->box(i).answer;
+    if (!flight || !flight->boxed || flight->result ||
+        answer.sequence.load(std::memory_order_acquire) != slots_[i].sequence) {
       continue;  // not of this one
     }
     Result<Reply> result(std::in_place);
     result->count = flight->total;
-    result->verifier = answer.verifier;
+    result->verifier = answer.verifier.load(std::memory_order_relaxed);
     note_stability(*flight, result);
     answered(*flight, std::move(result));
   }

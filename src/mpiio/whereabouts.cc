@@ -98,6 +98,7 @@ Result<std::shared_ptr<Store>> Places::local(const std::string& folder) {
   PosixOptions options;
   options.directory = folder;
   options.in_application = true;
+  options.forgets_closed = true;  // ranks open by name
   options.mapped = true;
   options.mapped_piece = 4096;  // ranks write one file at the same time
   auto made = PosixStore::open(options, around_.counters);

@@ -32,8 +32,9 @@ class BehindStore::State : public std::enable_shared_from_this<State> {
   // Is it a write that is to be acknowledged early, if it can be? And was there ever one?
   bool early(const Request& request, const Origin& origin) const;
   bool used() const { return used_; }
-  bool takes_early(uint64_t bytes) const {  // and as much again for what describes them
-    return options_.when == When::always && budget_.used() + 2 * bytes <= budget_.limit();
+  bool always_early() const { return options_.when == When::always; }
+  bool has_room(uint64_t bytes) const {  // and as much again for what describes them
+    return budget_.used() + 2 * bytes <= budget_.limit();
   }
 
  private:

@@ -485,8 +485,11 @@ void BehindStore::untold(const Handle& handle) {
 bool BehindStore::all_told() const {
   return state_->all_told();
 }
-bool BehindStore::takes_early(uint64_t bytes) const {
-  return state_->takes_early(bytes);
+bool BehindStore::always_early() const {
+  return state_->always_early();
+}
+bool BehindStore::has_room(uint64_t bytes) const {
+  return state_->has_room(bytes);
 }
 bool BehindStore::used() const {
   return state_->used();

@@ -78,9 +78,9 @@ class BehindStore final : public Decorator {
   // Has everything been written, or its loss been told? What an orderly stop may promise.
   bool all_told() const;
 
-  bool used() const;  // has anybody asked for it?
-  // Nobody has to ask for it, and there is room for so many bytes; just now.
-  bool takes_early(uint64_t bytes) const;
+  bool used() const;                    // has anybody asked for it?
+  bool always_early() const;            // nobody has to
+  bool has_room(uint64_t bytes) const;  // just now
   BehindStatus status() const;
   SchedulerStatus scheduler() const { return scheduled_.status(); }
 

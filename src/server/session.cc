@@ -136,7 +136,9 @@ std::shared_ptr<HeldRight> Session::short_way(wire::RequestId id, std::string_vi
 
 void Session::on_posts(uint64_t bits) {
   for (; bits != 0 && region_ && !closing_ && !leaving_ && !ended_; bits &= bits - 1) {
-    take_box(static_cast<uint16_t>(std::countr_zero(bits)));
+    const auto slot = static_cast<uint16_t>(std::countr_zero(bits));
+    take_box(slot);
+    if (slot < slots_.size() && slots_[slot].cancelled == slots_[slot].sequence) cancel(slot);
   }
 }
 
@@ -178,14 +180,12 @@ void Session::take_box(uint16_t slot) {
   message.total = box.length;
   message.eager = true;
   if (auto wrong = misused(message, box.length)) return void(refuse(std::move(*wrong), 0));
+  if (repeats(id)) return void(refuse(Error(EPROTO, "a request is repeated in a box"), 0));
   parts_.info->requests.add();
   parts_.info->bytes_in.add(box.length);
   exported().bytes_in.add(box.length);
-  SmallData copy;
-  if (!repeats(id)) {
-    copy = {std::make_unique_for_overwrite<std::byte[]>(box.length), box.length};
-    std::ranges::copy(data, copy.bytes.get());
-  }
+  SmallData copy{std::make_unique_for_overwrite<std::byte[]>(box.length), box.length};
+  std::ranges::copy(data, copy.bytes.get());
   admit(std::move(message), std::move(copy));
 }
 
@@ -245,7 +245,7 @@ void Session::written(SmallWrite& w) {
 void Session::answer_small(const SmallWrite& w) {
   if (w.boxed && connected()) {
     slots_[w.id.slot].wrote = {w.data.size(), w.verifier};
-    region_->box(w.id.slot).answer = {w.id.sequence, w.verifier};
+    region_->box(w.id.slot).answer.put(w.id.sequence, w.verifier);
     return connection_->post(uint64_t(1) << w.id.slot);
   }
   reply(w.id, Op::write, w.spoken, success(w.data.size(), w.verifier), {});
@@ -341,14 +341,20 @@ Memory Session::take_cancel(wire::Bytes message, uint32_t payload) {
   if (payload != 0 || cancel->id.slot >= slots_.size()) {
     return refuse(Error(EPROTO, "a cancel for no slot, or with a payload"), payload);
   }
-  const Slot& slot = slots_[cancel->id.slot];
-  if (slot.sequence != cancel->id.sequence) return {};
+  Slot& slot = slots_[cancel->id.slot];
+  slot.cancelled = cancel->id.sequence;  // what it is for may lie in a box, unseen
+  if (slot.sequence == cancel->id.sequence) this->cancel(cancel->id.slot);
+  return {};
+}
+
+void Session::cancel(uint16_t number) {
+  Slot& slot = slots_[number];
+  slot.cancelled = 0;
   if (slot.flight) std::shared_ptr<Flight>(slot.flight)->cancel();
   if (const SmallWriteRef small = slot.small; small && exported().small_writes.drop(*small)) {
     small->error = Error(ECANCELED, "cancelled by the client");
     written(*small);
   }
-  return {};
 }
 
 void Session::on_payload() {
@@ -401,7 +407,13 @@ void Session::repeat(Slot& slot, wire::RequestMessage&& message) {
     slot.reply = wire::encode_reply(message.id, success(slot.wrote->count, slot.wrote->verifier));
     slot.wrote.reset();
   }
-  if (!slot.reply.empty()) return send(slot.reply);
+  if (slot.sending) return;  // it is on its way
+  if (!slot.reply.empty()) {
+    slot.sending = true;
+    arm_sweep();
+    return send(slot.reply, {},
+                [this, id = message.id](Result<void>) { slots_[id.slot].sending = false; });
+  }
   if (!stopping_) begin(std::move(message), {});
 }
 

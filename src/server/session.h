@@ -116,6 +116,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
     std::string reply;           // remembered, encoded; empty: do it again
     std::optional<Wrote> wrote;  // the same, of what was answered in its box
     bool sending = false;        // the reply is not out yet, so the client cannot have seen it
+    uint64_t cancelled = 0;      // the last sequence that the client gave up
     Handle told;  // the reply tells of a loss there; it is seen when the next request comes
   };
   struct Owed {
@@ -151,6 +152,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void forget_small(Slot& slot);
   Memory take_data(wire::Bytes message, uint32_t payload);
   Memory take_cancel(wire::Bytes message, uint32_t payload);
+  void cancel(uint16_t slot);
   Memory take_back(wire::Bytes message, uint32_t payload);
   void pulled();
   uint64_t place_in_area(const std::byte* at) const;

@@ -145,6 +145,7 @@ void Session::check_small(Time now) {
     reply(small->id, Op::write, small->spoken && !small->boxed,
           std::move(why).with_unknown_outcome(), {});
   }
+  leave_if_drained();
 }
 
 // Does the client owe data, or not take what we send?

@@ -195,12 +195,13 @@ void SmallWrites::turn(Loop& here) {
     std::lock_guard lock(mutex_);
     turn_posted_ = false;
     mine.swap(line_);
+    if (closed_) return;  // the Store is gone
     for (const auto& queue : mine) {
       queue->in_line = false;
       queue->busy = true;
       if (queue->overlaps) {
         all_in_order(*queue, batches);
-      } else if (exported_.store().takes_early(queue->bytes())) {
+      } else if (exported_.store().always_early() && exported_.store().has_room(queue->bytes())) {
         all_at_once(*queue, batches);
       } else {
         low_runs(*queue, batches);
@@ -226,6 +227,7 @@ void SmallWrites::issue_with(const SmallWrite& write, Loop& here) {
   Batches batches;
   {
     std::lock_guard lock(mutex_);
+    if (!write.held->queue) return;  // it came after the end
     Queue& queue = *write.held->queue;
     if (queue.overlaps) all_in_order(queue, batches);
     while (!queue.writes.empty()) next_run(queue, batches);
@@ -317,9 +319,9 @@ void SmallWrites::take_run(Queue& queue, size_t first, Batches& out) {
 // All pieces of the writes that are chosen.
 void SmallWrites::take(Queue& queue, std::vector<Piece> pieces, Batches& out) {
   const auto at = std::ranges::find(queue.pieces, pieces.front().write, &Piece::write);
-  const auto behind = at + static_cast<ptrdiff_t>(pieces.size());
-  if (behind <= queue.pieces.end() && std::prev(behind)->file == pieces.back().file) {
-    queue.pieces.erase(at, behind);
+  const auto count = static_cast<ptrdiff_t>(pieces.size());
+  if (count <= queue.pieces.end() - at && at[count - 1].file == pieces.back().file) {
+    queue.pieces.erase(at, at + count);
   } else {
     std::erase_if(queue.pieces, is_chosen);
   }
@@ -348,8 +350,9 @@ void SmallWrites::long_runs(Queue& queue, Batches& out) {
     if (bytes < kLongRun || !own) {
       first = end;
     } else {
-      take_run(queue, first, out);  // and perhaps pieces before it, of the same writes
-      first = 0;
+      const size_t before = queue.pieces.size();
+      take_run(queue, first, out);
+      if (before - queue.pieces.size() != end - first) first = 0;  // and some elsewhere
     }
   }
 }

@@ -63,7 +63,10 @@ struct PosixOptions {
   bool direct = false;          // data goes around the page cache, where the file system can
   unsigned direct_depth = 32;   // direct reads and writes under way in the kernel at once
   bool in_application = false;  // in the process of whoever uses it, as that process
-  bool mapped = false;          // small pieces through a shared mapping
+  // A file that is closed is let go at once, and with it its space if others remove it. By a handle
+  // of before, it may then not be found after it has got another name.
+  bool forgets_closed = false;
+  bool mapped = false;  // small pieces through a shared mapping
   // Written pieces larger than this on average go by system calls after all. A process that is
   // alone with its file has no use for more; where several write one file at the same time, 4096
   // gains.

@@ -95,9 +95,8 @@ Result<Reply> Operations::close(Request& r) {
   if (!known.known) return Reply{};
   std::lock_guard lock(losing(file->id));
   if (!table_.remove_right(*file, r.right.bytes)) {
-    // A file that is removed by others takes its space until nobody has it in hand: of an
-    // application, when it has closed it.
-    if (in_application_) table_.drop(file);
+    // A file that is removed by others takes its space until nobody has it in hand.
+    if (forgets_closed_) table_.drop(file);
     return Reply{};
   }
   identity_.become_server();

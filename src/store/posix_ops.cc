@@ -33,6 +33,7 @@ Operations::Operations(Fd top, SealKey key, const PosixOptions& options, Identit
       export_id_(options.export_id),
       identity_(identity),
       in_application_(options.in_application),
+      forgets_closed_(options.forgets_closed),
       handles_(key, options.export_id, top_.get(), fs,
                !options.force_path_handles && !in_application_ &&
                    Handles::kernel_handles_work(top_.get(), fs)),

@@ -11,6 +11,7 @@
 // at: they may change while they are written, to their owner's harm only.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -29,11 +30,18 @@ struct BoxRequest {
   std::byte names[kBoxNames];  // the handle, then the right
 };
 
-// The server's: it has been done.
+// The server's: it has been done. The sequence is there last: when a connection has ended, answers
+// are looked for that may not have been posted.
 struct BoxAnswer {
-  uint64_t sequence;
-  uint64_t verifier;  // as Reply::verifier
+  std::atomic<uint64_t> sequence;
+  std::atomic<uint64_t> verifier;  // as Reply::verifier
+
+  void put(uint64_t of, uint64_t value) {
+    verifier.store(value, std::memory_order_relaxed);
+    sequence.store(of, std::memory_order_release);
+  }
 };
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 struct BoxHead {
   alignas(64) BoxRequest request;
