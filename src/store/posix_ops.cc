@@ -328,7 +328,11 @@ Result<Reply> Operations::rename(At& from, Request& r) {
     still_named(it);
     return ok.error();
   }
-  lost_name(it);
+  // Two names of one file, or the same twice: nothing has happened.
+  struct stat st;
+  const bool kept = it.last && lost && ::fstat(lost.get(), &st) == 0 && S_ISREG(st.st_mode) &&
+                    st.st_nlink > (it.linked ? 1u : 0u);
+  kept ? still_named(it) : lost_name(it);
   return Reply{};
 }
 
