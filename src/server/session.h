@@ -108,6 +108,12 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
  private:
   struct Wrote {
     uint64_t count, verifier;
+    Result<Reply> reply() const {
+      Result<Reply> result(std::in_place);
+      result->count = count;
+      result->verifier = verifier;
+      return result;
+    }
   };
   struct Slot {
     uint64_t sequence = 0;
@@ -142,14 +148,6 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
 
   // Frames (session.cc)
   Memory take_request(wire::Bytes message, uint32_t payload);
-  bool take_small_write(wire::Bytes message, uint32_t payload);
-  void take_box(uint16_t slot);
-  std::shared_ptr<HeldRight> short_way(wire::RequestId id, std::string_view handle,
-                                       std::string_view right, uint64_t size) const;
-  void begin_small(SmallWriteRef write);
-  void answer_small(const SmallWrite& write);
-  void issue_small();
-  void forget_small(Slot& slot);
   Memory take_data(wire::Bytes message, uint32_t payload);
   Memory take_cancel(wire::Bytes message, uint32_t payload);
   void cancel(uint16_t slot);
@@ -170,6 +168,16 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   Memory refuse(Error why, uint32_t payload);
   Memory sink(uint32_t payload);
   void send(std::string head, Memory payload = {}, Connection::Sent sent = {});
+
+  // Small writes (session_small.cc)
+  bool take_small_write(wire::Bytes message, uint32_t payload);
+  void take_box(uint16_t slot);
+  std::shared_ptr<HeldRight> short_way(wire::RequestId id, std::string_view handle,
+                                       std::string_view right, uint64_t size) const;
+  void begin_small(SmallWriteRef write);
+  void answer_small(const SmallWrite& write);
+  void issue_small();
+  void forget_small(Slot& slot);
 
   // Life (session_life.cc)
   template <class Fn>
