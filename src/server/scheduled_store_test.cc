@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-
 #include <random>
 #include <semaphore>
 #include <thread>
