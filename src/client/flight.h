@@ -41,6 +41,7 @@ struct Session::Flight {
   bool sent_before = false;  // over a connection that was lost
   bool lent = false;         // its memory was
   bool boxed = false;        // it is in the box of its slot
+  bool tries = false;        // a lock that would wait, sent as one that does not
   Extents list;              // a long file side, whose blocks the server pulls
   std::unique_ptr<Parts> parts;
   std::vector<FlightRef> members;  // of a joint: the requests that it is made of

@@ -35,6 +35,9 @@ RemoteStore::Stats Session::stats() const {
 
 void Session::submit(Request&& request, Completion&& done, bool background) {
   if (Result<void> ok = check(request); !ok) return done(std::move(ok).error());
+  if (is_lock(request.op)) {
+    if (auto loss = locks_.take_loss(request)) return done(std::move(*loss));
+  }
   const bool first = idle();
   auto flight = std::make_unique<Flight>(std::move(request), std::move(done));
   ++live_;
@@ -148,6 +151,7 @@ void Session::finish(uint16_t slot) {
   reads_ -= flight->message.request.op == Op::read;
   joints_ -= !flight->members.empty();
   boxed_ -= flight->boxed;
+  lock_waits_ -= (flight->message.request.flags & kFlagWait) != 0;
   if (flight->message.eager) eager_left_ += flight->total;
   if (flight->parts) in_parts_ = false;
   const Result<Reply>& result = *flight->result;
@@ -159,11 +163,13 @@ void Session::finish(uint16_t slot) {
   // on.
   if (!flight->members.empty() && !result && !uncommitted_.knows(flight->message.request.handle)) {
     part_joint(std::move(flight));
+  } else if (flight->tries && retries_lock(flight)) {
   } else if (goes_on(*flight)) {
     flight->result.reset();
     queue_.push_front(std::move(flight));
   } else {
     Flight& done = *flight;
+    if (is_lock(done.message.request.op)) note_lock(done, result);
     complete(std::move(flight), std::move(*done.result));
   }
   delivering_ || gathering_ ? pump_soon() : pump();
@@ -226,6 +232,12 @@ void Session::cancel(uint64_t number) {
     if (flight->parts) why = std::move(why).with_done(flight->parts->done());
     return complete(std::move(flight), std::move(why));
   }
+  const auto tried = std::find_if(tried_locks_.begin(), tried_locks_.end(), is);
+  if (tried != tried_locks_.end()) {
+    FlightRef flight = std::move(*tried);
+    tried_locks_.erase(tried);
+    return complete(std::move(flight), Error(ECANCELED));
+  }
   // One that travels with others is given up if it has to be sent alone after all.
   for (const Slot& s : slots_) {
     if (!s.flight) continue;
@@ -256,6 +268,7 @@ void Session::on_up(const wire::Welcome& welcome, bool resumed) {
     }
     requeue(std::move(again));
     open_slots(welcome);
+    reclaim_locks();
   }
   welcome_ = welcome;
   region_ = link_.shared();
@@ -299,7 +312,9 @@ void Session::on_down(bool farewell, bool written) {
 void Session::on_give_up(const Error& why) {
   std::vector<FlightRef> failed = take_slots();
   for (FlightRef& flight : queue_) failed.push_back(std::move(flight));
+  for (FlightRef& flight : tried_locks_) failed.push_back(std::move(flight));
   queue_.clear();
+  tried_locks_.clear();
   for (FlightRef& flight : failed) {
     Error error = why;
     if (flight->may_have_begun()) error = std::move(error).with_unknown_outcome();
@@ -326,7 +341,7 @@ std::vector<Session::FlightRef> Session::take_slots() {
   }
   slots_.clear();
   free_slots_.clear();
-  reads_ = joints_ = boxed_ = 0;
+  reads_ = joints_ = boxed_ = lock_waits_ = 0;
   in_parts_ = false;
   std::sort(flights.begin(), flights.end(),
             [](const FlightRef& a, const FlightRef& b) { return a->order < b->order; });

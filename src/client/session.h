@@ -36,6 +36,10 @@
 // Boxes (transport/shared_box.h): a small write in one piece, to a server on this node, is put into
 // memory instead of being encoded and sent. If the connection is lost, it is sent again as a frame.
 //
+// Locks that wait (Op::lock) keep their slots as long as that takes. So that there are always slots
+// for what they wait for, only some do; the others are tried from time to time. What is held is
+// reclaimed from a server's next life before anything else is sent to it (lock_ledger.h).
+//
 // Threads: everything on the loop, except stats(), descriptor() and a request's stop_token, which
 // may be stopped from any thread. Completions run on the loop and may submit.
 #pragma once
@@ -47,6 +51,7 @@
 
 #include "client/lent_memory.h"
 #include "client/link.h"
+#include "client/lock_ledger.h"
 #include "client/parts.h"
 #include "client/uncommitted.h"
 #include "core/counters.h"
@@ -130,6 +135,12 @@ class Session final : private Link::User {
   void sent(Flight& flight, bool ok);
   void resend();
 
+  // Locks (session_locks.cc).
+  void queue_lock(Flight& flight);
+  bool retries_lock(FlightRef& flight);
+  void note_lock(const Flight& flight, const Result<Reply>& result);
+  void reclaim_locks();
+
   // Receiving.
   Result<Memory> dispatch(const wire::FrameHeader& header, std::span<const std::byte> message);
   Result<Flight*> find(const wire::RequestId& id);
@@ -165,12 +176,14 @@ class Session final : private Link::User {
   bool gathering_ = false;   // it does, and somebody pumps afterwards
   bool pump_posted_ = false;
   size_t live_ = 0, background_ = 0;
-  size_t reads_ = 0, joints_ = 0, boxed_ = 0;  // in slots
+  size_t reads_ = 0, joints_ = 0, boxed_ = 0, lock_waits_ = 0;  // in slots
   uint64_t submitted_ = 0, transmitted_ = 0;
   uint64_t eager_left_ = 0;
   wire::Welcome welcome_;
   std::shared_ptr<SharedRegion> region_;  // while the link is up; null: none
   Uncommitted uncommitted_;
+  LockLedger locks_;
+  std::vector<FlightRef> tried_locks_;  // to be tried again
 
   // A reply whose payload is landing.
   Flight* landing_ = nullptr;

@@ -35,6 +35,7 @@ void Session::issue(FlightRef ref) {
   flight.boxed = fits_box(flight);
   free_slots_.pop_back();
   flight.message.id = {slot, ++slots_[slot].sequence};
+  if (flight.message.request.op == Op::lock) queue_lock(flight);
   flight.order = ++transmitted_;
   flight.known = uncommitted_.now();
   slots_[slot].flight = std::move(ref);

@@ -9,7 +9,7 @@
 namespace forebay {
 namespace {
 
-constexpr uint32_t kWhere = kHandle | kName;
+constexpr uint32_t kWhere = kHandle | kName, kRange = kOffset | kLength;
 constexpr bool kChanges = true, kKeeps = false;
 constexpr bool kAgain = true, kOnce = false;
 
@@ -44,6 +44,12 @@ constexpr std::array<OpInfo, kOpCount> kOps = {{
      kFlagCreate | kFlagReplace},
     {Op::xattr_list, "xattr_list", OpKind::path, kKeeps, kAgain, kHandle, 0, 0},
     {Op::xattr_remove, "xattr_remove", OpKind::path, kChanges, kOnce, kWhere, 0, 0},
+    {Op::lock, "lock", OpKind::session, kKeeps, kAgain, kHandle | kRight, kRange | kCookie | kFlags,
+     kFlagShared | kFlagWhole | kFlagWait | kFlagReclaim},
+    {Op::unlock, "unlock", OpKind::session, kKeeps, kAgain, kHandle, kRange | kCookie | kFlags,
+     kFlagWhole},
+    {Op::lock_test, "lock_test", OpKind::path, kKeeps, kAgain, kHandle, kRange | kCookie | kFlags,
+     kFlagShared | kFlagWhole},
 }};
 
 constexpr bool rows_are_in_order() {

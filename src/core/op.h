@@ -47,8 +47,15 @@ enum class Op : uint8_t {
   xattr_set,     // handle, name, data, flag_create, flag_replace
   xattr_list,    // handle                          -> data (names, each ended by a NUL)
   xattr_remove,  // handle, name
+  // Advisory locks, which only a server keeps: EOPNOTSUPP where there is none. An owner is one of
+  // the client's, told apart by `cookie`; length 0: up to the largest offset.
+  lock,       // handle, right, offset, length, cookie, flag_shared, flag_whole, flag_wait,
+              // flag_reclaim               (EAGAIN: another's; EDEADLK; ENOLCK)
+  unlock,     // handle, offset, length, cookie, flag_whole
+  lock_test,  // handle, offset, length, cookie, flag_shared, flag_whole
+              //                                 -> count (1: there is one in the way), locked
 };
-inline constexpr int kOpCount = static_cast<int>(Op::xattr_remove) + 1;
+inline constexpr int kOpCount = static_cast<int>(Op::lock_test) + 1;
 
 // Which fields a request uses. A server refuses a request that lacks one of `needs` or carries one
 // that is in neither list.
@@ -72,8 +79,12 @@ enum Field : uint32_t {
 enum class OpKind : uint8_t {
   path,     // names and attributes, done as the caller
   data,     // bytes of a file, done with a right
-  session,  // open and close: they change what a session holds
+  session,  // open, close, lock and unlock: they change what a session holds
 };
+
+constexpr bool is_lock(Op op) {
+  return op == Op::lock || op == Op::unlock || op == Op::lock_test;
+}
 
 constexpr bool is_transfer(Op op) {
   return op == Op::read || op == Op::write;
@@ -115,6 +126,11 @@ enum Flag : uint32_t {
   // export is configured.
   kFlagSieve = 1u << 15,
   kFlagNoSieve = 1u << 16,
+  // Of locks.
+  kFlagShared = 1u << 20,   // otherwise exclusive
+  kFlagWhole = 1u << 21,    // of the whole file, as flock(2) has them, apart from those of ranges
+  kFlagWait = 1u << 22,     // until it is granted
+  kFlagReclaim = 1u << 23,  // it was held in an earlier life of the server
 };
 
 // Who asks. Shared and immutable: requests of one caller share one, so "the same caller as before"
@@ -219,6 +235,15 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
+// A lock that somebody holds.
+struct Locked {
+  Offset offset{};
+  Length length{};
+  bool shared = false;
+  uint32_t pid = 0;  // of the client's process, on its own machine
+  bool operator==(const Locked&) const = default;
+};
+
 struct Request {
   Op op = Op::getattr;
   uint32_t flags = 0;
@@ -251,6 +276,7 @@ struct Reply {
   bool end = false;
   FsStatus statfs;
   Layout layout;
+  Locked locked;
   // Of a write: not 0, it is acknowledged and not in the file system yet. Of a commit or close that
   // comes later: the same number, or what was acknowledged with another one may be lost.
   uint64_t verifier = 0;

@@ -147,9 +147,15 @@ Result<void> check_numbers(const Request& r) {
   if (r.op == Op::readdir && r.length.value > kMaxReaddirBytes) {
     return wrong(r, "length", "is more than one readdir may ask for");
   }
+  if ((r.flags & kFlagWhole) && (r.offset.value != 0 || r.length.value != 0)) {
+    return wrong(r, "offset", "a lock of the whole file has none, and no length");
+  }
   if (r.offset.value > kMaxOffset) return wrong(r, "offset", "is beyond the largest offset");
   if (r.length.value > kMaxOffset - r.offset.value) {
     return wrong(r, "length", "ends beyond the largest offset");
+  }
+  if (is_lock(r.op) && r.offset.value == kMaxOffset) {
+    return wrong(r, "offset", "no byte lies there");
   }
   return {};
 }

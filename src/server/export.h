@@ -16,6 +16,7 @@
 #include "core/op.h"
 #include "server/behind_store.h"
 #include "server/holders.h"
+#include "server/lock_table.h"
 #include "server/reserve.h"
 #include "server/server.h"
 #include "server/sieved_store.h"
@@ -36,6 +37,7 @@ class Export : public std::enable_shared_from_this<Export> {
   BufferPool pool;
   ReservationTable reservations;
   RightHolders holders;
+  LockTable locks{options.lock_marker, options.lock_grace};
   SmallWrites small_writes{*this};
 
   BehindStore& store() const {

@@ -4,6 +4,7 @@
 
 #include "server/bulk.h"
 #include "server/lent_flight.h"
+#include "server/lock_flight.h"
 #include "server/session.h"
 
 namespace forebay::server {
@@ -30,6 +31,9 @@ std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session,
   if (message.place != wire::kNoArea) {
     auto lent = session->lent();
     return std::make_shared<LentFlight>(std::move(session), std::move(message), std::move(lent));
+  }
+  if (is_lock(message.request.op)) {
+    return std::make_shared<LockFlight>(std::move(session), std::move(message));
   }
   if (bulk_write) return std::make_shared<WriteFlight>(std::move(session), std::move(message));
   if (bulk_read) return std::make_shared<ReadFlight>(std::move(session), std::move(message));

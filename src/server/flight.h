@@ -72,6 +72,8 @@ class Flight : public std::enable_shared_from_this<Flight> {
   Time arrived() const { return arrived_; }
   // The file that it is about, if its client may have to be told of bytes that were lost there.
   const Handle& owed() const { return owed_; }
+  // May it take as long as it takes?
+  virtual bool patient() const { return false; }
   // Does it wait for the client, so that `stall` and `grace` rule and not `deadline`?
   virtual bool waits_for_client() const { return list_ && charge_; }
 

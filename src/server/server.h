@@ -79,6 +79,10 @@ struct ExportOptions {
   SchedulerOptions scheduler = {};
   SieveOptions sieve = {};
   WriteBehindOptions write_behind = {};
+  // Advisory locks (server/lock_table.h): a file that says, after a restart, that there may be some
+  // to reclaim, and for how long that may be done.
+  std::string lock_marker = {};
+  Duration lock_grace = std::chrono::seconds(30);
 };
 
 struct ServerOptions {

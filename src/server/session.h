@@ -69,6 +69,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
 
   // ---- For flights ----
   uint64_t id() const { return parts_.info->id; }
+  uint32_t pid() const { return parts_.info->pid; }
   const ServerOptions& options() const { return *parts_.options; }
   Export& exported() const { return *parts_.exported; }
   Loop& loop() const { return parts_.loop; }

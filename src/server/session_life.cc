@@ -109,6 +109,7 @@ void Session::sweep() {
 // What waits for its client is the business of `stall` and `grace`; and what waits for its turn may
 // wait for somebody else's client, so it is given that time as well.
 void Session::check_deadline(Flight& flight, Time now) {
+  if (flight.patient()) return;
   const bool away = !connection_ && flight.busy() == 0;
   if (!flight.waits_for_client() && !away) {
     const Duration turn = flight.busy() > 0 ? Duration(0) : options().stall + options().grace;
@@ -235,6 +236,7 @@ void Session::end() {
   loop().cancel(std::exchange(grace_timer_, 0));
   if (connection_) detach(Error(ECONNRESET, "the session has ended"));
   abort_all();
+  if (!stopping_) exported().locks.forget(id());  // otherwise they are reclaimed in our next life
   pass_on_losses();
   parts_.tell(Parts::News::ended);
   if (zombies_ == 0) close_rights();

@@ -48,7 +48,9 @@ MemoryFs::Operation MemoryFs::operation(Op op) {
 Result<Reply> MemoryFs::perform(Request& request) {
   auto inode = resolve(request.handle);
   if (!inode) return std::move(inode).error();
-  return (this->*operation(request.op))(**inode, request);
+  const Operation known = operation(request.op);
+  if (!known) return Error(EOPNOTSUPP, "locks are kept by servers");
+  return (this->*known)(**inode, request);
 }
 
 // ---- Names to inodes and back ----

@@ -60,7 +60,7 @@ Operations::Operations(Fd top, SealKey key, const PosixOptions& options, Identit
                mapped_ && huge_pages_are_cheap()} {}
 
 Operations::Operation Operations::operation(Op op) {
-  using O = Operations;  // close is apart: it needs no descriptor
+  using O = Operations;  // close is apart: it needs no descriptor; locks are nobody's
   static constexpr std::array<Operation, kOpCount> kOperations = {
       &O::lookup,  &O::open,    nullptr,       &O::create,    &O::remove,     &O::rename,
       &O::link,    &O::symlink, &O::readlink,  &O::mkdir,     &O::readdir,    &O::getattr,
@@ -72,9 +72,11 @@ Operations::Operation Operations::operation(Op op) {
 Result<Reply> Operations::perform(Request& request) {
   if (auto served = identity_.serves(*request.caller); !served) return served.error();
   if (request.op == Op::close) return close(request);
+  const Operation known = operation(request.op);
+  if (!known) return Error(EOPNOTSUPP, "locks are kept by servers");
   Result<At> found = at(request.handle);
   if (!found) return std::move(found).error();
-  Result<Reply> reply = (this->*operation(request.op))(*found, request);
+  Result<Reply> reply = (this->*known)(*found, request);
   // What others removed behind our back fails in its own ways, as long as we have a descriptor.
   if (!reply && is_gone(*found)) return Error(ESTALE, "the file was removed");
   return reply;

@@ -69,13 +69,16 @@ std::string encode_success(const RequestId& id, const Reply& r, uint32_t payload
                              r.statfs.blocks_available, r.statfs.files, r.statfs.files_free,
                              r.statfs.name_max);
   const fbs::Layout layout(r.layout.stripe_size, r.layout.stripe_count, r.layout.first_target);
+  const fbs::Locked locked(r.locked.offset.value, r.locked.length.value, r.locked.pid,
+                           r.locked.shared);
   const bool has_attr = !(r.attr == Attr{}), has_statfs = !(r.statfs == FsStatus{}),
-             has_layout = !(r.layout == Layout{});
+             has_layout = !(r.layout == Layout{}), has_locked = !(r.locked == Locked{});
   return finish(
       b, FrameType::reply,
       fbs::CreateReply(b, id.slot, id.sequence, 0, r.count, handle, right,
                        has_attr ? &attr : nullptr, data, entries, r.end && fit == r.entries.size(),
-                       has_statfs ? &statfs : nullptr, has_layout ? &layout : nullptr, r.verifier),
+                       has_statfs ? &statfs : nullptr, has_layout ? &layout : nullptr, r.verifier,
+                       has_locked ? &locked : nullptr),
       payload_size);
 }
 
@@ -141,6 +144,8 @@ void get_reply(const fbs::Reply& t, Fields& fields, Reply& r) {
   get_statfs(t.statfs(), r.statfs);
   if (const auto* l = t.layout(); l)
     r.layout = {l->stripe_size(), l->stripe_count(), l->first_target()};
+  if (const auto* l = t.locked(); l)
+    r.locked = {Offset(l->offset()), Length(l->length()), l->shared(), l->pid()};
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ auto fields_of(const Request& r) {
 
 auto fields_of(const Reply& r) {
   return std::tie(r.count, r.handle, r.right, r.attr, r.data, r.entries, r.end, r.statfs, r.layout,
-                  r.verifier);
+                  r.verifier, r.locked);
 }
 
 bool same_caller(const CallerRef& a, const CallerRef& b) {
@@ -209,6 +209,7 @@ ReplyMessage RandomMessages::reply() {
   if (chance()) r.statfs = {random_(), random_(), random_(), random_(), random_(), random_(), 255};
   if (chance()) r.layout = {random_(), 7, 3};
   if (chance()) r.verifier = random_();
+  if (chance()) r.locked = {Offset(random_()), Length(random_()), chance(), 4711};
   r.entries.resize(chance() ? below(30) : 0);
   std::generate(r.entries.begin(), r.entries.end(), [this] { return entry(); });
   return {id(), std::move(r)};

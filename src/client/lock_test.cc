@@ -1,0 +1,153 @@
+// Locks as a client keeps them: slots that stay free, and what is reclaimed from a restarted server.
+#include "client/testing.h"
+
+namespace forebay {
+namespace {
+
+using namespace std::chrono_literals;
+
+class LockTest : public ClientFixture {
+ protected:
+  static Request lock(uint64_t offset, uint64_t length, uint32_t flags = 0, uint64_t owner = 1) {
+    Request r;
+    r.op = Op::lock;
+    r.handle.bytes = "file";
+    r.right.bytes = "right";
+    r.offset = Offset(offset);
+    r.length = Length(length);
+    r.flags = flags;
+    r.cookie = owner;
+    return r;
+  }
+  static Request unlock(uint64_t offset, uint64_t length, uint64_t owner = 1) {
+    Request r = lock(offset, length, 0, owner);
+    r.op = Op::unlock;
+    r.right = {};
+    return r;
+  }
+  void grant() { server.reply(server.take_request().id, Reply{}); }
+  void restart() {
+    ++server.welcome.boot;
+    ++server.welcome.session;
+    server.cut();
+  }
+};
+
+// The server has four slots: one may wait.
+TEST_F(LockTest, LocksThatWaitLeaveSlotsFree) {
+  connect();
+  for (uint64_t i = 0; i < 3; ++i) submit(lock(0, 1, kFlagWait, i));
+  const auto first = server.take_request();
+  EXPECT_TRUE(first.request.flags & kFlagWait);
+  for (int i = 0; i < 2; ++i) {
+    const auto tried = server.take_request();
+    EXPECT_FALSE(tried.request.flags & kFlagWait);
+    server.reply(tried.id, Error(EAGAIN));
+  }
+  EXPECT_TRUE(server.frames.empty());
+  submit(getattr());
+  grant();
+  loop.run_for(50ms);
+  server.reply(first.id, Reply{});
+  EXPECT_TRUE(order[0]->ok());
+  // The next may wait now.
+  bool waits = false;
+  for (int i = 0; i < 2; ++i) {
+    const auto again = server.take_request();
+    waits |= (again.request.flags & kFlagWait) != 0;
+    if (!(again.request.flags & kFlagWait)) server.reply(again.id, Error(EAGAIN));
+    loop.run_for(50ms);
+  }
+  while (!server.frames.empty()) server.reply(server.take_request().id, Reply{});
+}
+
+TEST_F(LockTest, ATryThatDoesNotWaitFails) {
+  connect();
+  const auto a = submit(lock(0, 1));
+  server.reply(server.take_request().id, Error(EAGAIN));
+  EXPECT_EQ(a->code(), EAGAIN);
+}
+
+TEST_F(LockTest, WhatIsHeldIsReclaimedBeforeAnythingElse) {
+  connect();
+  submit(lock(0, 100)), grant();
+  submit(lock(20, 10, kFlagShared)), grant();
+  submit(unlock(50, 0)), grant();
+  submit(lock(0, 0, kFlagWhole, 2)), grant();
+  submit(getattr());
+  server.take_request();
+  restart();
+  struct Seen {
+    uint64_t offset, length;
+    uint32_t flags;
+    bool operator==(const Seen&) const = default;
+  };
+  std::vector<Seen> seen;
+  for (int i = 0; i < 4; ++i) {
+    const auto m = server.take_request();
+    EXPECT_EQ(m.request.op, Op::lock);
+    seen.push_back({m.request.offset.value, m.request.length.value, m.request.flags});
+    server.reply(m.id, Reply{});
+  }
+  EXPECT_EQ(seen, (std::vector<Seen>{{20, 10, kFlagReclaim | kFlagShared},
+                                     {0, 20, kFlagReclaim},
+                                     {30, 20, kFlagReclaim},
+                                     {0, 0, kFlagReclaim | kFlagWhole}}));
+  grant();
+  EXPECT_TRUE(order.back()->ok());
+}
+
+TEST_F(LockTest, ALockThatIsLostIsToldOnce) {
+  connect();
+  submit(lock(0, 10)), grant();
+  submit(lock(0, 10, 0, 2)), grant();
+  submit(getattr());
+  server.take_request();
+  restart();
+  server.reply(server.take_request().id, Error(ENOLCK));
+  grant();
+  grant();
+  const auto told = submit(unlock(0, 10));
+  EXPECT_EQ(told->code(), EIO);
+  const auto again = submit(unlock(0, 10));
+  grant();
+  EXPECT_TRUE(again->ok());
+  const auto other = submit(unlock(0, 10, 2));
+  grant();
+  EXPECT_TRUE(other->ok());
+}
+
+TEST_F(LockTest, TwoRestartsReclaimOnce) {
+  connect();
+  submit(lock(0, 10)), grant();
+  submit(getattr());
+  server.take_request();
+  restart();
+  EXPECT_EQ(server.frames.size(), 2u);  // the reclaim and the getattr, unanswered
+  server.frames.clear();
+  restart();
+  loop.run_for(100ms);
+  const auto m = server.take_request();
+  EXPECT_TRUE(m.request.flags & kFlagReclaim);
+  server.reply(m.id, Reply{});
+  EXPECT_EQ(server.take_request().request.op, Op::getattr);
+  EXPECT_TRUE(server.frames.empty());
+}
+
+TEST_F(LockTest, CancelsOneThatIsTriedFromTimeToTime) {
+  connect();
+  submit(lock(0, 1, kFlagWait, 1));
+  std::stop_source stop;
+  Request r = lock(0, 1, kFlagWait, 2);
+  r.stop = stop.get_token();
+  const auto tried = submit(std::move(r));
+  const auto first = server.take_request();
+  server.reply(server.take_request().id, Error(EAGAIN));
+  stop.request_stop();
+  loop.run_for(50ms);
+  EXPECT_EQ(tried->code(), ECANCELED);
+  server.reply(first.id, Reply{});
+}
+
+}  // namespace
+}  // namespace forebay

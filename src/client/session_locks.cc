@@ -1,0 +1,72 @@
+// Advisory locks of a session (session.h, "Locks that wait").
+#include <algorithm>
+
+#include "client/flight.h"
+#include "core/log.h"
+
+namespace forebay {
+
+namespace {
+
+constexpr Duration kTryAgain = std::chrono::milliseconds(20);
+
+}  // namespace
+
+// It has a slot: may it wait there?
+void Session::queue_lock(Flight& flight) {
+  uint32_t& flags = flight.message.request.flags;
+  if (flight.tries) flags |= kFlagWait;
+  flight.tries = (flags & kFlagWait) && lock_waits_ >= std::max<size_t>(1, slots_.size() / 4);
+  if (flight.tries) flags &= ~kFlagWait;
+  lock_waits_ += (flags & kFlagWait) != 0;
+}
+
+// True: it has been taken, to be tried again.
+bool Session::retries_lock(FlightRef& flight) {
+  const Result<Reply>& result = *flight->result;
+  if (result || result.error().code() != EAGAIN || flight->cancelled) return false;
+  flight->result.reset();
+  flight->sent_now = false;
+  tried_locks_.push_back(std::move(flight));
+  if (tried_locks_.size() > 1) return true;  // there is a timer
+  loop_.after(kTryAgain, [weak = std::weak_ptr<Session*>(alive_)] {
+    const auto session = weak.lock();
+    if (!session) return;
+    Session& self = **session;
+    for (FlightRef& lock : std::exchange(self.tried_locks_, {}))
+      self.queue_.push_back(std::move(lock));
+    self.pump();
+  });
+  return true;
+}
+
+void Session::note_lock(const Flight& flight, const Result<Reply>& result) {
+  const Request& r = flight.message.request;
+  if (r.op == Op::lock_test) return;
+  if (result) {
+    if (!(r.flags & kFlagReclaim)) locks_.done(r, flight.caller);
+  } else if (r.flags & kFlagReclaim) {
+    log::warn("a lock could not be reclaimed after the server's restart: {}",
+              result.error().message());
+    locks_.lost(r);
+  }
+}
+
+// From a server that has just begun another life, before anything else.
+void Session::reclaim_locks() {
+  // What was to be reclaimed from the life before is asked for anew.
+  const auto stale = [](const FlightRef& f) { return f->message.request.flags & kFlagReclaim; };
+  live_ -= std::erase_if(queue_, stale);
+  std::vector<FlightRef> flights;
+  for (Request& r : locks_.reclaims()) {
+    auto flight = std::make_unique<Flight>(std::move(r), [](Result<Reply>&&) {});
+    ++live_;
+    requests_.add();
+    flight->number = ++submitted_;
+    flights.push_back(std::move(flight));
+  }
+  queue_.insert(queue_.begin(), std::make_move_iterator(flights.begin()),
+                std::make_move_iterator(flights.end()));
+}
+
+}  // namespace forebay

@@ -1,0 +1,94 @@
+#include "server/lock_flight.h"
+
+#include "server/session.h"
+
+namespace forebay::server {
+
+void LockFlight::begin() {
+  if (op == Op::unlock) return unlock();
+  if (op == Op::lock_test) return test();
+  lock();
+}
+
+std::string_view LockFlight::file() const {
+  return exported().store().identity(request_.handle);
+}
+
+LockTable::Owner LockFlight::owner() const {
+  return {session_->id(), request_.cookie};
+}
+
+LockTable::Lock LockFlight::wanted() const {
+  const uint64_t from = request_.offset.value;
+  const Length length(request_.length.value == 0 ? kMaxOffset - from : request_.length.value);
+  const bool whole = request_.flags & kFlagWhole;
+  return {whole ? LockTable::Kind::whole : LockTable::Kind::range,
+          !(request_.flags & kFlagShared),
+          {request_.offset, length}};
+}
+
+// As fcntl(2) has it, a shared lock needs a file that is open for reading, an exclusive one for
+// writing; flock(2) takes either.
+Result<void> LockFlight::admitted() const {
+  Request probe;
+  probe.caller = request_.caller;
+  probe.handle = request_.handle;
+  probe.right = request_.right;
+  probe.op = request_.flags & kFlagShared ? Op::read : Op::write;
+  auto good = exported().store().admits(probe);
+  if (good || !(request_.flags & kFlagWhole)) return good;
+  probe.op = probe.op == Op::read ? Op::write : Op::read;
+  return exported().store().admits(probe);
+}
+
+void LockFlight::lock() {
+  if (auto good = admitted(); !good) return answer(std::move(good).error());
+  LockTable& locks = exported().locks;
+  const bool reclaim = request_.flags & kFlagReclaim;
+  const Duration grace = locks.grace_left(loop().now());
+  if (grace > Duration::zero() && !reclaim) {
+    loop().after(grace, [self = self<LockFlight>()] {
+      if (!self->answered()) self->lock();
+    });
+    return;
+  }
+  const bool wait = request_.flags & kFlagWait;
+  const auto ticket = locks.lock({file(), owner(), wanted(), wait, reclaim, session_->pid()}, loop(),
+                                 [self = self<LockFlight>()] {
+                                   self->waits_ = 0;
+                                   if (!self->answered()) self->answer(Reply{});
+                                 });
+  if (!ticket) return answer(ticket.error());
+  waits_ = *ticket;
+  if (waits_ == 0) answer(Reply{});
+}
+
+void LockFlight::unlock() {
+  const LockTable::Lock lock = wanted();
+  exported().locks.unlock(file(), owner(), lock.kind, lock.range);
+  answer(Reply{});
+}
+
+void LockFlight::test() {
+  Reply reply;
+  uint32_t pid = 0;
+  if (const auto held = exported().locks.test(file(), owner(), wanted(), pid)) {
+    reply.count = 1;
+    const Extent& range = held->lock.range;
+    const bool to_the_end = range.end().value == kMaxOffset;
+    reply.locked = {range.offset, to_the_end ? Length(0) : range.length, !held->lock.exclusive,
+                    pid};
+  }
+  answer(reply);
+}
+
+// If it was granted meanwhile, that is its answer.
+void LockFlight::fail(Error error) {
+  if (waits_ == 0 || exported().locks.give_up(std::exchange(waits_, 0))) answer(std::move(error));
+}
+
+void LockFlight::let_go() {
+  if (waits_ != 0) exported().locks.give_up(std::exchange(waits_, 0));
+}
+
+}  // namespace forebay::server

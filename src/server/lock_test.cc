@@ -1,0 +1,195 @@
+// Advisory locks of a server's clients, on the simulated loop; and the table's life after a restart.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "server/lock_table.h"
+#include "server/raw_client.h"
+
+namespace forebay::server {
+namespace {
+
+Request lock_request(const OpenFile& file, uint64_t offset, uint64_t length, uint32_t flags = 0,
+                     uint64_t owner = 1) {
+  Request r = request(Op::lock, file.handle);
+  r.right = file.right;
+  r.offset = Offset(offset);
+  r.length = Length(length);
+  r.cookie = owner;
+  r.flags = flags;
+  return r;
+}
+Request unlock_request(const OpenFile& file, uint64_t offset, uint64_t length,
+                       uint64_t owner = 1) {
+  Request r = lock_request(file, offset, length, 0, owner);
+  r.op = Op::unlock;
+  r.right = {};
+  return r;
+}
+Request test_request(const OpenFile& file, uint64_t offset, uint64_t length) {
+  Request r = unlock_request(file, offset, length);
+  r.op = Op::lock_test;
+  return r;
+}
+
+TEST(Lock, ExcludesOtherClientsUntilUnlocked) {
+  SimServer sim(test_seed());
+  auto a = sim.client("a"), b = sim.client("b");
+  const OpenFile f = create(*a, "f");
+  EXPECT_EQ(a->call(lock_request(f, 10, 10))->error(), 0);
+  EXPECT_EQ(b->call(lock_request(f, 19, 1))->error(), EAGAIN);
+  EXPECT_EQ(b->call(lock_request(f, 20, 0))->error(), 0);
+  const auto seen = b->call(test_request(f, 0, 0));
+  EXPECT_EQ(seen->reply().count, 1u);
+  EXPECT_EQ(seen->reply().locked.offset, Offset(10));
+  EXPECT_EQ(seen->reply().locked.length, Length(10));
+  const auto end = a->call(test_request(f, 0, 0));
+  EXPECT_EQ(end->reply().locked.offset, Offset(20));
+  EXPECT_EQ(end->reply().locked.length, Length(0)) << "to the end of the file";
+  auto waits = b->send(lock_request(f, 0, 30, kFlagWait));
+  sim.loop.run_for(1h);  // no deadline is for it
+  EXPECT_FALSE(waits->done());
+  EXPECT_EQ(a->call(unlock_request(f, 0, 0))->error(), 0);
+  EXPECT_EQ(b->wait(waits).error(), 0);
+  EXPECT_EQ(b->call(test_request(f, 0, 0))->reply().count, 0u);
+}
+
+TEST(Lock, OwnersOfOneClientExcludeEachOther) {
+  SimServer sim(test_seed());
+  auto a = sim.client("a");
+  const OpenFile f = create(*a, "f");
+  EXPECT_EQ(a->call(lock_request(f, 0, 10, 0, 1))->error(), 0);
+  EXPECT_EQ(a->call(lock_request(f, 0, 10, kFlagShared, 2))->error(), EAGAIN);
+  EXPECT_EQ(a->call(lock_request(f, 0, 10, kFlagShared, 1))->error(), 0);
+  EXPECT_EQ(a->call(lock_request(f, 0, 10, kFlagShared, 2))->error(), 0);
+}
+
+TEST(Lock, RefusesDeadlocksAndNonsense) {
+  SimServer sim(test_seed());
+  auto a = sim.client("a"), b = sim.client("b");
+  const OpenFile f = create(*a, "f"), g = create(*a, "g");
+  EXPECT_EQ(a->call(lock_request(f, 0, 1))->error(), 0);
+  EXPECT_EQ(b->call(lock_request(g, 0, 1))->error(), 0);
+  auto waits = a->send(lock_request(g, 0, 1, kFlagWait));
+  sim.loop.run_for(1s);
+  EXPECT_EQ(b->call(lock_request(f, 0, 1, kFlagWait))->error(), EDEADLK);
+  EXPECT_EQ(b->call(unlock_request(g, 0, 1))->error(), 0);
+  EXPECT_EQ(a->wait(waits).error(), 0);
+  EXPECT_EQ(a->call(lock_request(f, 5, 0, kFlagWhole))->error(), EINVAL);
+  EXPECT_EQ(a->call(lock_request(f, kMaxOffset, 0))->error(), EINVAL);
+}
+
+TEST(Lock, OutlivesAConnectionButNotItsSession) {
+  SimServer sim(test_seed());
+  auto a = sim.client("a"), b = sim.client("b");
+  const OpenFile f = create(*a, "f");
+  EXPECT_EQ(a->call(lock_request(f, 0, 10))->error(), 0);
+  auto waits = b->send(lock_request(f, 0, 10, kFlagWait));
+  a->hang_up();
+  sim.loop.run_for(10s);
+  EXPECT_FALSE(waits->done());
+  ASSERT_TRUE(a->resume());
+  EXPECT_TRUE(a->welcome.resumed);
+  sim.loop.run_for(100s);
+  EXPECT_FALSE(waits->done());
+  a->hang_up();
+  sim.loop.run_for(100s);  // its grace is over
+  EXPECT_EQ(b->wait(waits).error(), 0);
+}
+
+TEST(Lock, IsGrantedToAClientThatIsAwayAndComesBack) {
+  SimServer sim(test_seed());
+  auto a = sim.client("a"), b = sim.client("b");
+  const OpenFile f = create(*a, "f");
+  EXPECT_EQ(a->call(lock_request(f, 0, 10))->error(), 0);
+  auto waits = b->send(lock_request(f, 0, 10, kFlagWait));
+  sim.loop.run_for(1s);
+  b->hang_up();
+  sim.loop.run_for(1s);
+  EXPECT_EQ(a->call(unlock_request(f, 0, 10))->error(), 0);
+  ASSERT_TRUE(b->resume());
+  EXPECT_EQ(b->wait(waits).error(), 0);
+  EXPECT_EQ(a->call(lock_request(f, 0, 10))->error(), EAGAIN);
+}
+
+TEST(Lock, AWaitThatIsCancelledIsForgotten) {
+  SimServer sim(test_seed());
+  auto a = sim.client("a"), b = sim.client("b"), c = sim.client("c");
+  const OpenFile f = create(*a, "f");
+  EXPECT_EQ(a->call(lock_request(f, 0, 10, kFlagShared))->error(), 0);
+  auto writer = b->send(lock_request(f, 0, 10, kFlagWait));
+  sim.loop.run_for(1s);
+  auto reader = c->send(lock_request(f, 0, 10, kFlagWait | kFlagShared));
+  sim.loop.run_for(1s);
+  EXPECT_FALSE(reader->done()) << "behind the writer";
+  b->send_raw(wire::encode(wire::Cancel{writer->message.id}));
+  EXPECT_EQ(b->wait(writer).error(), ECANCELED);
+  EXPECT_EQ(c->wait(reader).error(), 0);
+}
+
+TEST(Lock, WaitsThatAreUnderWayDoNotKeepAServerFromStopping) {
+  SimServer sim(test_seed());
+  auto a = sim.client("a"), b = sim.client("b");
+  const OpenFile f = create(*a, "f");
+  EXPECT_EQ(a->call(lock_request(f, 0, 10))->error(), 0);
+  auto waits = b->send(lock_request(f, 0, 10, kFlagWait));
+  sim.loop.run_for(1s);
+  bool stopped = false;
+  sim.server->stop(10s, [&] { stopped = true; });
+  sim.loop.run_for(5s);
+  EXPECT_TRUE(stopped);
+  EXPECT_TRUE(b->goodbye);
+  EXPECT_FALSE(waits->done()) << "it is for the successor";
+}
+
+// ---- The table ----
+
+class LockTableTest : public ::testing::Test {
+ protected:
+  using Lock = LockTable::Lock;
+  LockTable::Ask ask(uint64_t client, bool reclaim = false) {
+    return {"f", {client, 1}, {LockTable::Kind::range, true, {Offset(0), Length(10)}}, false,
+            reclaim, 4711};
+  }
+  int lock(LockTable& table, uint64_t client, bool reclaim = false) {
+    const auto got = table.lock(ask(client, reclaim), loop_, [] {});
+    return got ? 0 : got.error().code();
+  }
+  bool marked() const { return ::access(marker_.c_str(), F_OK) == 0; }
+
+  SimLoop loop_{1};
+  TempDir dir_;
+  const std::string marker_ = dir_.path() + "/locks";
+};
+
+TEST_F(LockTableTest, AnOrderlyEndWithoutLocksLeavesNothingBehind) {
+  {
+    LockTable table(marker_, 10s);
+    EXPECT_EQ(table.grace_left(loop_.now()), 0s);
+    EXPECT_EQ(lock(table, 1), 0);
+    EXPECT_TRUE(marked());
+    table.forget(1);
+  }
+  EXPECT_FALSE(marked());
+}
+
+TEST_F(LockTableTest, OnlyWhatIsReclaimedInTimeIsGranted) {
+  {
+    LockTable table(marker_, 10s);
+    EXPECT_EQ(lock(table, 1), 0);
+    EXPECT_EQ(lock(table, 1, true), ENOLCK) << "nothing was lost";
+  }
+  LockTable table(marker_, 10s);
+  const Time begin = loop_.now();
+  EXPECT_EQ(table.grace_left(begin), 10s);
+  EXPECT_EQ(table.grace_left(begin + 4s), 6s);
+  EXPECT_EQ(lock(table, 5, true), 0);
+  EXPECT_EQ(lock(table, 6, true), EAGAIN) << "two cannot have held it";
+  EXPECT_EQ(table.grace_left(begin + 10s), 0s);
+  EXPECT_EQ(lock(table, 7, true), ENOLCK);
+  EXPECT_EQ(lock(table, 7), EAGAIN);
+  table.forget(5);
+  EXPECT_EQ(lock(table, 7), 0);
+}
+
+}  // namespace
+}  // namespace forebay::server
