@@ -13,5 +13,6 @@ void add_about_verbs(Cli& cli);   // config, version
 void add_demo_verbs(Cli& cli);    // demo
 void add_bench_verbs(Cli& cli);   // bench
 void add_run_verbs(Cli& cli);     // run
+void add_lock_verbs(Cli& cli);    // lock
 
 }  // namespace forebay

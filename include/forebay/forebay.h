@@ -166,6 +166,31 @@ int fb_fallocate(fb_file* file, int mode, uint64_t offset, uint64_t length);
 int fb_fsync(fb_file* file);
 int fb_fdatasync(fb_file* file);
 
+// ---- Locks ----
+//
+// Advisory locks on ranges of a file's bytes, among all clients of the server. Their owner is the
+// fb_file: another one excludes, also of the same process. A byte is locked in one mode at a time:
+// a new lock replaces what this fb_file holds there. length 0: up to the largest offset. They end
+// with fb_unlock, fb_close or the connection, whichever comes first; after a restart of the server
+// they are had again, and if that is not possible the next of these calls is EIO, once.
+enum { FB_SHARED = 1, FB_EXCLUSIVE = 2, FB_WAIT = 4 };
+
+// how: FB_SHARED (the file must be open for reading) or FB_EXCLUSIVE (for writing); with FB_WAIT
+// until it is granted. EAGAIN: another's lock is in the way; EDEADLK: its owner waits for one of
+// ours; ENOLCK: there are too many.
+int fb_lock(fb_file* file, int how, uint64_t offset, uint64_t length);
+int fb_unlock(fb_file* file, uint64_t offset, uint64_t length);
+
+typedef struct fb_lock_held {
+  uint64_t offset, length;
+  int how;
+  uint32_t pid;  // of its owner's process, on its own machine
+} fb_lock_held;
+
+// Would fb_lock find another's lock in the way? 1: yes, the lowest is *held (which may be NULL); 0:
+// no.
+int fb_lock_test(fb_file* file, int how, uint64_t offset, uint64_t length, fb_lock_held* held);
+
 // ---- Bytes ----
 //
 // Reads and writes have a file side and a memory side, which may have different shapes but must

@@ -38,7 +38,9 @@ std::vector<Key> describe(ServerConfig& c) {
        0,
        64_KiB},
       {"grace", &c.grace,
-       "how long a client that lost its connection may come back to its session"},
+       "how long a client that lost its connection may come back to its session, and how long "
+       "after "
+       "a restart locks may be reclaimed"},
       {"stall", &c.stall, "a client that owes data, or takes none, is cut off after this long"},
       {"deadline", &c.deadline,
        "a request that the file system has not answered by then fails with ETIMEDOUT"},

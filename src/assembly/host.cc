@@ -49,6 +49,7 @@ Result<void> ServerHost::build(const Config& config, std::function<void()> on_st
     loops.push_back(workers_.back().get());
   }
   ServerOptions options = server_options(config.server);
+  const Duration grace = options.grace;
   published_.name = options.name;
   published_.version = kVersionText;
   published_.pid = ::getpid();
@@ -59,6 +60,8 @@ Result<void> ServerHost::build(const Config& config, std::function<void()> on_st
     auto store = build_store(one, around_);
     if (!store) return store.error();
     ExportOptions about = export_options(one);
+    about.lock_marker = fmt::format("{}/locks.{}", run_dir_.path(), about.name);
+    about.lock_grace = grace;
     published_.exports.push_back({about.name, about.what, path_of(one)});
     auto added = server_->add_export(std::move(about), std::move(*store));
     if (!added) return added;

@@ -114,8 +114,8 @@ Result<void> FileLocks::within_limits(Owner owner) const {
   const size_t has = client == clients_.end() ? 0 : client->second;
   const size_t all = pieces_.size() + waits_.size();
   if (has < limits_.per_client && all < limits_.in_all) return {};
-  return Error(ENOLCK, fmt::format("{} locks of this client, {} in all; at most {} and {}", has, all,
-                                   limits_.per_client, limits_.in_all));
+  return Error(ENOLCK, fmt::format("{} locks of this client, {} in all; at most {} and {}", has,
+                                   all, limits_.per_client, limits_.in_all));
 }
 
 // ---- Freeing ----

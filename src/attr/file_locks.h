@@ -1,9 +1,9 @@
 // FileLocks: advisory locks on files, as POSIX and flock(2) have them, asked for by many clients.
 //
 // Two kinds, which do not see each other: `range` is fcntl's, on ranges of bytes, of which an owner
-// has at most one mode at each byte (a new lock replaces, splits and joins the owner's own); `whole`
-// is flock's, on the whole file. Two locks conflict if they share a byte, have different owners and
-// are not both shared.
+// has at most one mode at each byte (a new lock replaces, splits and joins the owner's own);
+// `whole` is flock's, on the whole file. Two locks conflict if they share a byte, have different
+// owners and are not both shared.
 //
 // What is waited for is granted in the order of arrival, as soon as nothing that conflicts with it
 // is held. An owner that holds nothing at all also waits behind earlier ones who wait, so that a

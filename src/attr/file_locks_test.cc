@@ -212,7 +212,9 @@ TEST(FileLocks, AgreesWithTheRulesTakenLiterally) {
   const auto seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  const auto below = [&](uint64_t n) { return std::uniform_int_distribution<uint64_t>(0, n - 1)(random); };
+  const auto below = [&](uint64_t n) {
+    return std::uniform_int_distribution<uint64_t>(0, n - 1)(random);
+  };
   for (int round = 0; round < 200; ++round) {
     FileLocks locks;
     Oracle oracle;

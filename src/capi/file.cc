@@ -78,6 +78,9 @@ int fb_close(fb_file* file) {
     const LifeRef life = store.lives.now();
     if (!file->uses.close(*life)) return Error(EBADF, "the file is closed");
     Result<void> closed;
+    if (file->locked.exchange(false)) {
+      (void)store.call({.op = Op::unlock, .handle = file->handle, .cookie = file->lock_owner()});
+    }
     // What a parent opened is the parent's to close at the server.
     if (file->opened_in == life->number)
       closed = without_value(

@@ -42,6 +42,9 @@ struct fb_file {
   uint32_t opened_in = 0;                // the number of a life
   uint32_t open_flags = 0;               // that hints ask for, while it is being opened
   std::atomic<uint32_t> write_flags{0};  // of its writes: kFlagBehind, kFlagStable
+  std::atomic<bool> locked{false};       // it may hold locks
+
+  uint64_t lock_owner() const { return reinterpret_cast<uintptr_t>(this); }
 };
 
 namespace forebay::capi {

@@ -1,4 +1,5 @@
-// Locks as a client keeps them: slots that stay free, and what is reclaimed from a restarted server.
+// Locks as a client keeps them: slots that stay free, and what is reclaimed from a restarted
+// server.
 #include "client/testing.h"
 
 namespace forebay {

@@ -53,8 +53,8 @@ void LockFlight::lock() {
     return;
   }
   const bool wait = request_.flags & kFlagWait;
-  const auto ticket = locks.lock({file(), owner(), wanted(), wait, reclaim, session_->pid()}, loop(),
-                                 [self = self<LockFlight>()] {
+  const auto ticket = locks.lock({file(), owner(), wanted(), wait, reclaim, session_->pid()},
+                                 loop(), [self = self<LockFlight>()] {
                                    self->waits_ = 0;
                                    if (!self->answered()) self->answer(Reply{});
                                  });

@@ -1,4 +1,5 @@
-// Advisory locks of a server's clients, on the simulated loop; and the table's life after a restart.
+// Advisory locks of a server's clients, on the simulated loop; and the table's life after a
+// restart.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -18,8 +19,7 @@ Request lock_request(const OpenFile& file, uint64_t offset, uint64_t length, uin
   r.flags = flags;
   return r;
 }
-Request unlock_request(const OpenFile& file, uint64_t offset, uint64_t length,
-                       uint64_t owner = 1) {
+Request unlock_request(const OpenFile& file, uint64_t offset, uint64_t length, uint64_t owner = 1) {
   Request r = lock_request(file, offset, length, 0, owner);
   r.op = Op::unlock;
   r.right = {};
@@ -147,8 +147,8 @@ class LockTableTest : public ::testing::Test {
  protected:
   using Lock = LockTable::Lock;
   LockTable::Ask ask(uint64_t client, bool reclaim = false) {
-    return {"f", {client, 1}, {LockTable::Kind::range, true, {Offset(0), Length(10)}}, false,
-            reclaim, 4711};
+    return {"f",   {client, 1}, {LockTable::Kind::range, true, {Offset(0), Length(10)}},
+            false, reclaim,     4711};
   }
   int lock(LockTable& table, uint64_t client, bool reclaim = false) {
     const auto got = table.lock(ask(client, reclaim), loop_, [] {});

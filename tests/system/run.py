@@ -762,6 +762,69 @@ class Interrupts(Case):
         self.assertEqual(self.forebay("put", self.path("f"), "/g").err, "")
 
 
+class Locks(Case):
+    """`forebay lock`: a command that runs while a file is locked."""
+
+    def holder(self, *args):
+        """A process that holds the lock until its standard input ends."""
+        process = self.background("lock", *args, "/f", "--", "sh", "-c", "echo held; cat",
+                                  stdin=subprocess.PIPE)
+        self.assertEqual(process.stdout.readline(), b"held\n")
+        return process
+
+    def let_go(self, process):
+        process.stdin.close()
+        process.stdin = None
+        _, err = process.communicate(timeout=SOON)
+        return process.returncode, err.decode()
+
+    def test_excludes_until_it_ends(self):
+        self.start()
+        first = self.holder()
+        self.bad(1, "is locked by somebody else", "lock", "--try", "/f", "--", "true")
+        waits = self.background("lock", "/f", "--", "sh", "-c", "exit 7")
+        time.sleep(0.3)
+        self.assertIsNone(waits.poll())
+        self.assertEqual(self.let_go(first), (0, ""))
+        self.assertEqual(waits.wait(timeout=SOON), 7)
+        readers = [self.holder("--shared") for _ in range(2)]
+        self.bad(1, "is locked", "lock", "--try", "/f", "--", "true")
+        for reader in readers:
+            self.assertEqual(self.let_go(reader), (0, ""))
+        self.bad(127, "No such file", "lock", "/f", "--", "/no/such/program")
+        self.bad(2, "nothing to run", "lock", "/f")
+
+    def test_ends_with_its_owner(self):
+        self.start("--set", "server.grace=1s")
+        first = self.holder()
+        first.kill()
+        self.good("lock", "/f", "--", "true")
+
+    def test_survives_the_server(self):
+        for how in ("killed", "stopped"):
+            with self.subTest(how):
+                self.start("--set", "server.grace=4s")
+                first = self.holder()
+                self.kill_server() if how == "killed" else self.good("stop")
+                self.start("--set", "server.grace=4s")
+                self.bad(1, "is locked", "lock", "--try", "/f", "--", "true")
+                self.assertEqual(self.let_go(first), (0, ""))
+                self.good("lock", "--try", "/f", "--", "true")
+                self.good("stop")
+
+    def test_a_lock_that_was_lost_is_reported(self):
+        self.start("--set", "server.grace=1s")
+        first = self.holder()
+        first.send_signal(signal.SIGSTOP)
+        self.kill_server()
+        self.start("--set", "server.grace=1s")
+        self.good("lock", "/f", "--", "true")
+        first.send_signal(signal.SIGCONT)
+        code, err = self.let_go(first)
+        self.assertEqual(code, 1)
+        self.assertIn("was lost", err)
+
+
 class Demo(Case):
     def demo(self, **more):
         return subprocess.Popen([FOREBAY, "demo", "--dir", self.temp], env=self.env,
