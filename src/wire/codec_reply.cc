@@ -71,12 +71,12 @@ std::string encode_success(const RequestId& id, const Reply& r, uint32_t payload
   const fbs::Layout layout(r.layout.stripe_size, r.layout.stripe_count, r.layout.first_target);
   const bool has_attr = !(r.attr == Attr{}), has_statfs = !(r.statfs == FsStatus{}),
              has_layout = !(r.layout == Layout{});
-  return finish(
-      b, FrameType::reply,
-      fbs::CreateReply(b, id.slot, id.sequence, 0, r.count, handle, right,
-                       has_attr ? &attr : nullptr, data, entries, r.end && fit == r.entries.size(),
-                       has_statfs ? &statfs : nullptr, has_layout ? &layout : nullptr, r.verifier),
-      payload_size);
+  return finish(b, FrameType::reply,
+                fbs::CreateReply(b, id.slot, id.sequence, 0, r.count, handle, right,
+                                 has_attr ? &attr : nullptr, data, entries,
+                                 r.end && fit == r.entries.size(), has_statfs ? &statfs : nullptr,
+                                 has_layout ? &layout : nullptr, r.verifier, r.value),
+                payload_size);
 }
 
 // ---- Decoding ----
@@ -138,6 +138,7 @@ void get_reply(const fbs::Reply& t, Fields& fields, Reply& r) {
   get_entries(t, fields, r.entries);
   r.end = t.end();
   r.verifier = t.verifier();
+  r.value = t.value();
   get_statfs(t.statfs(), r.statfs);
   if (const auto* l = t.layout(); l)
     r.layout = {l->stripe_size(), l->stripe_count(), l->first_target()};
