@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   add_run_verbs(cli);
   add_demo_verbs(cli);
 #ifdef FOREBAY_BENCH
+  add_attr_verbs(cli);
   add_bench_verbs(cli);
 #endif
   cli.app().footer(

@@ -59,6 +59,9 @@ Result<void> ServerHost::build(const Config& config, std::function<void()> on_st
     auto store = build_store(one, around_);
     if (!store) return store.error();
     ExportOptions about = export_options(one);
+    auto state = state_options(config.server, one, run_dir_.path());
+    if (!state) return state.error();
+    about.state = std::move(*state);
     published_.exports.push_back({about.name, about.what, path_of(one)});
     auto added = server_->add_export(std::move(about), std::move(*store));
     if (!added) return added;
