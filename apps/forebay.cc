@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   add_lock_verbs(cli);
   add_demo_verbs(cli);
 #ifdef FOREBAY_BENCH
+  add_attr_verbs(cli);
   add_bench_verbs(cli);
 #endif
   cli.app().footer(

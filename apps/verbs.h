@@ -12,6 +12,7 @@ void add_data_verbs(Cli& cli);    // cat, put, get
 void add_about_verbs(Cli& cli);   // config, version
 void add_demo_verbs(Cli& cli);    // demo
 void add_bench_verbs(Cli& cli);   // bench
+void add_attr_verbs(Cli& cli);    // attr
 void add_run_verbs(Cli& cli);     // run
 void add_lock_verbs(Cli& cli);    // lock
 

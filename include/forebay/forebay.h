@@ -284,6 +284,41 @@ int64_t fb_wait_any(size_t count, fb_request* requests[], int64_t* result);
 // if nothing had been asked if it was too late. Any thread, until the request is freed.
 int fb_cancel(fb_request* request);
 
+// ---- What clients share about a file ----
+//
+// Attributes are named 64-bit numbers that the server of a file keeps for all its clients; they are
+// not in the file system, and not its extended attributes. Whoever has the file open, for reading
+// or writing, may use them. Each operation is atomic, and done once: also if the connection is
+// lost, or the server is killed and started again, and the call goes on meanwhile. Names have 1 to
+// 255 bytes, a file at most 200 attributes (ENOSPC). ENODATA: there is none of that name.
+
+int fb_attr_create(fb_file* file, const char* name, uint64_t value);  // EEXIST
+int fb_attr_remove(fb_file* file, const char* name);
+int fb_attr_get(fb_file* file, const char* name, uint64_t* value);
+int fb_attr_set(fb_file* file, const char* name, uint64_t value);
+// Adds, modulo 2^64 (so (uint64_t)-1 subtracts), and tells the value before; before may be NULL.
+int fb_attr_fetch_add(fb_file* file, const char* name, uint64_t step, uint64_t* before);
+// Sets it to `desired` if it is `expected`. It was if *before is; before may be NULL.
+int fb_attr_cas(fb_file* file, const char* name, uint64_t expected, uint64_t desired,
+                uint64_t* before);
+// Calls each(context, name, value) for every attribute, by name, until it returns something else
+// than 0. The name is valid during the call.
+typedef int (*fb_attr_each)(void* context, const char* name, uint64_t value);
+int fb_attr_list(fb_file* file, fb_attr_each each, void* context);
+
+// Appends: the bytes go to the end of the file, whole and in a place of their own, whoever else
+// appends at the same time through whatever connection; *place, unless it is NULL, is where. Done
+// once, as attributes are. Returns size, or -1: then their place, if they had one, is left as a
+// hole. The end is where appends, writes, resizes and truncations that were made through Forebay
+// have left it.
+int64_t fb_append(fb_file* file, const void* buffer, size_t size, uint64_t* place);
+
+// Non-blocking, as above. *before and *place are set by the call that learns that it is done.
+int fb_iattr_fetch_add(fb_file* file, const char* name, uint64_t step, uint64_t* before,
+                       fb_request** request);
+int fb_iappend(fb_file* file, const void* buffer, size_t size, uint64_t* place,
+               fb_request** request);
+
 // ---- Memory ----
 
 // Memory that a server on the same node can reach without a copy; page-aligned, zeroed. Other

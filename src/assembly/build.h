@@ -24,6 +24,9 @@ Result<std::unique_ptr<Store>> build_store(const ExportConfig& config, Surroundi
 
 ServerOptions server_options(const ServerConfig& config);
 ExportOptions export_options(const ExportConfig& config);
+// Where what the export's clients share is kept; the folder is made.
+Result<StateOptions> state_options(const ServerConfig& config, const ExportConfig& exported,
+                                   const std::string& run_dir);
 // listen = ["unix", "tcp", ...] as addresses; "unix" is a socket in run_dir.
 Result<std::vector<Address>> listen_addresses(const ServerConfig& config,
                                               const std::string& run_dir);

@@ -37,6 +37,8 @@ struct ServerConfig {
   Duration stall = std::chrono::seconds(30);
   Duration deadline = std::chrono::seconds(60);
   Duration drain = std::chrono::seconds(30);
+  std::string state_dir;
+  bool state_sync = false;
 };
 
 struct ExportConfig {

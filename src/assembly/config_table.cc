@@ -45,6 +45,13 @@ std::vector<Key> describe(ServerConfig& c) {
       {"deadline", &c.deadline,
        "a request that the file system has not answered by then fails with ETIMEDOUT"},
       {"drain", &c.drain, "how long a stopping server waits for requests under way"},
+      {"state_dir", &c.state_dir,
+       "folder of the journals that keep [what clients share](shared-state.md) (attributes, places "
+       "of appends) across the end of the server; empty: `state` in run_dir, which may not outlive "
+       "the machine"},
+      {"state_sync", &c.state_sync,
+       "journals are on the disk before a change is answered, so that it survives a power loss as "
+       "well; each change costs a sync, shared by all that come meanwhile"},
   };
 }
 

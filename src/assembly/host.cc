@@ -62,6 +62,9 @@ Result<void> ServerHost::build(const Config& config, std::function<void()> on_st
     ExportOptions about = export_options(one);
     about.lock_marker = fmt::format("{}/locks.{}", run_dir_.path(), about.name);
     about.lock_grace = grace;
+    auto state = state_options(config.server, one, run_dir_.path());
+    if (!state) return state.error();
+    about.state = std::move(*state);
     published_.exports.push_back({about.name, about.what, path_of(one)});
     auto added = server_->add_export(std::move(about), std::move(*store));
     if (!added) return added;

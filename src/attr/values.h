@@ -39,6 +39,11 @@ class Values {
   Result<uint64_t> compare_and_swap(std::string_view name, uint64_t expected, uint64_t desired);
 
   size_t size() const { return values_.size(); }
+  // fn(name, value) of each, by name.
+  template <class Fn>
+  void each(Fn&& fn) const {
+    for (const auto& [name, value] : values_) fn(std::string_view(name), value);
+  }
 
  private:
   uint64_t* find(std::string_view name);

@@ -23,8 +23,9 @@ void Waiter::wait_for(unsigned many) {
   changed_.wait(lock, [&] { return arrived_ >= many; });
 }
 
-fb_request* begin(const char* function, Use use, Request request) {
+fb_request* begin(const char* function, Use use, Request request, uint64_t* value) {
   auto made = std::make_unique<fb_request>(function, use);
+  made->value = value;
   request.stop = made->stop.get_token();
   Store& store = use.store();
   fb_request* const out = made.get();
@@ -72,6 +73,7 @@ Result<void> usable(const fb_request* request) {
 // How a request that is done ended; frees it.
 Result<uint64_t> take(fb_request*& request) {
   const std::unique_ptr<fb_request> mine(std::exchange(request, nullptr));
+  if (*mine->result && mine->value) *mine->value = (*mine->result)->value;
   if (*mine->result) return (*mine->result)->count;
   return std::move(*mine->result).error().at(mine->function);
 }

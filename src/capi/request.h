@@ -45,6 +45,7 @@ struct fb_request {
   const std::shared_ptr<forebay::capi::Helpers> helpers;  // whoever waits is one
   std::stop_source stop;
   std::optional<forebay::Result<forebay::Reply>> result;  // once done()
+  uint64_t* value = nullptr;  // where the reply's goes, when it is taken
 
  private:
   // nullptr while nobody waits, the waiter, or an address that no waiter has.
@@ -57,7 +58,7 @@ struct fb_request {
 namespace forebay::capi {
 
 // Submits it. The use of the file ends with the request.
-fb_request* begin(const char* function, Use use, Request request);
+fb_request* begin(const char* function, Use use, Request request, uint64_t* value = nullptr);
 // One that has nothing to do.
 fb_request* begin_nothing(const char* function, const Use& use);
 

@@ -31,18 +31,20 @@ struct Session::Flight {
   Completion done;
   std::optional<std::stop_callback<StopRelay>> stop;
   uint64_t number = 0;  // in the order of submission
+  Time since;           // submitted
   uint64_t order = 0;   // in the order of sending
   uint64_t total = 0;   // bytes of the stream
   uint64_t known = 0;   // Uncommitted::now() when it was issued
   unsigned sends = 0;   // of our memory, under way
   bool background = false;
   bool cancelled = false;
-  bool sent_now = false;     // to the server of this session
-  bool sent_before = false;  // over a connection that was lost
-  bool lent = false;         // its memory was
-  bool boxed = false;        // it is in the box of its slot
-  bool tries = false;        // a lock that would wait, sent as one that does not
-  Extents list;              // a long file side, whose blocks the server pulls
+  bool sent_now = false;         // to the server of this session
+  bool sent_before = false;      // over a connection that was lost
+  bool lent = false;             // its memory was
+  bool boxed = false;            // it is in the box of its slot
+  bool tries = false;            // a lock that would wait, sent as one that does not
+  std::optional<uint16_t> lane;  // of its Once, if that is ours
+  Extents list;                  // a long file side, whose blocks the server pulls
   std::unique_ptr<Parts> parts;
   std::vector<FlightRef> members;  // of a joint: the requests that it is made of
   bool alone = false;              // never to be joined with others
@@ -52,8 +54,11 @@ struct Session::Flight {
     return (sent_now || sent_before) && op_info(message.request.op).changes;
   }
 
-  // To a server that does not know whether it was done?
-  bool may_be_sent_anew() const { return !sent_before || repeatable(message.request); }
+  // To a server that does not know this session? `remembered`: but it knows whether it has done
+  // this request (Once).
+  bool may_be_sent_anew(bool remembered) const {
+    return !sent_before || remembered || repeatable(message.request);
+  }
 
   // Puts the file side back where shape() took it from.
   void unlist() {

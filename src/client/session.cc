@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <random>
 
 #include "client/flight.h"
 #include "transport/shared_region.h"
@@ -19,10 +20,25 @@ Error lost_outcome(const Request& request, std::string_view why) {
   return Error::outcome_unknown(fmt::format("{}: {}; it may or may not have happened", what, why));
 }
 
+// Less than a server remembers what it has done for a client (server/shared_state.h).
+constexpr Duration kRemembered = std::chrono::minutes(10);
+
+// Where an append goes is not known here.
+bool may_touch(const Request& a, const Request& b) {
+  return ((a.flags | b.flags) & kFlagAppend) != 0 || may_overlap(a.file, b.file);
+}
+
+// A name that no other client has.
+Once random_client() {
+  std::random_device device;
+  const auto number = [&] { return uint64_t{device()} << 32 | device(); };
+  return {number(), number()};
+}
+
 }  // namespace
 
 Session::Session(Loop& loop, Transport& transport, const RemoteOptions& options, bool patient)
-    : loop_(loop), link_(loop, transport, options, *this, patient) {}
+    : loop_(loop), client_(random_client()), link_(loop, transport, options, *this, patient) {}
 
 Session::~Session() {
   FOREBAY_ASSERT(idle(), fmt::format("{} requests are unanswered", live_));
@@ -45,15 +61,31 @@ void Session::submit(Request&& request, Completion&& done, bool background) {
   requests_.add();
   flight->background = background;
   flight->number = ++submitted_;
+  flight->since = loop_.now();
   if (Request& r = flight->message.request; r.stop.stop_possible()) {
     flight->stop.emplace(std::move(r.stop), StopRelay{&loop_, alive_, flight->number});
   }
+  name_once(*flight);
   queue_.push_back(std::move(flight));
   if (link_.up()) {
     delivering_ || gathering_ ? pump_soon() : pump();
   } else if (first) {
     link_.want();
   }
+}
+
+// Once and for all: however often it is sent, and to whatever life of the server.
+void Session::name_once(Flight& flight) {
+  Request& r = flight.message.request;
+  if (!takes_once(r) || !r.once.empty()) return;
+  if (free_lanes_.empty()) {
+    if (lanes_.size() >= kMaxLanes) return;  // as many as no server has slots for
+    free_lanes_.push_back(static_cast<uint16_t>(lanes_.size()));
+    lanes_.push_back(0);
+  }
+  flight.lane = free_lanes_.back();
+  free_lanes_.pop_back();
+  r.once = {client_.client, client_.client2, ++lanes_[*flight.lane], *flight.lane};
 }
 
 void Session::when_up(Up up) {
@@ -83,7 +115,7 @@ bool Session::must_wait(const Request& r) const {
     const wire::RequestMessage& m = slot.flight->message;
     if (slot.flight->members.empty() && !(writes && m.request.op == Op::read)) continue;
     if ((r.op != Op::write && r.op != Op::read) || m.list_blocks != 0) return true;
-    if (may_overlap(m.request.file, r.file)) return true;
+    if (may_touch(m.request, r)) return true;
   }
   return false;
 }
@@ -97,7 +129,7 @@ bool Session::meets(const Request& r, bool in_box) const {
     const wire::RequestMessage& m = slot.flight->message;
     if (m.request.handle != r.handle && !(of_data(m.request) && of_data(r))) continue;
     if (!is_transfer(r.op) || !is_transfer(m.request.op) || m.list_blocks != 0) return true;
-    if (may_overlap(m.request.file, r.file)) return true;
+    if (may_touch(m.request, r)) return true;
   }
   return false;
 }
@@ -214,6 +246,7 @@ void Session::complete(FlightRef flight, Result<Reply>&& result) {
   --live_;
   background_ -= flight->background;
   if (flight->lent && !result) lent_->detach(flight->message.request.memory);
+  if (flight->lane) free_lanes_.push_back(*flight->lane);
   flight->done(std::move(result));
   flight.reset();
   check_idle();
@@ -258,14 +291,25 @@ void Session::on_up(const wire::Welcome& welcome, bool resumed) {
   if (!resumed) {
     // A server that lives on and has forgotten us may have done it: once means once.
     const bool same_life = welcome.boot == welcome_.boot;
+    const bool same_state = welcome.state != 0 && welcome.state == welcome_.state;
+    const auto remembered = [&](const Flight& flight) {
+      return same_state && !flight.message.request.once.empty() &&
+             loop_.now() - flight.since < kRemembered;
+    };
     if (!same_life) uncommitted_.server_restarted();
     std::vector<FlightRef> again;
     for (FlightRef& flight : take_slots()) {
       flight->sent_before |= std::exchange(flight->sent_now, false);
-      const bool unsure = same_life && flight->may_have_begun();
-      auto& to = flight->may_be_sent_anew() && !unsure ? again : failed;
+      const bool known = remembered(*flight);
+      const bool unsure = same_life && flight->may_have_begun() && !known;
+      auto& to = flight->may_be_sent_anew(known) && !unsure ? again : failed;
       to.push_back(std::move(flight));
     }
+    // Of what was sent before an earlier server said goodbye.
+    for (FlightRef& flight : queue_) {
+      if (!flight->may_be_sent_anew(remembered(*flight))) failed.push_back(std::move(flight));
+    }
+    std::erase(queue_, nullptr);
     requeue(std::move(again));
     open_slots(welcome);
     reclaim_locks();
@@ -302,7 +346,9 @@ void Session::on_down(bool farewell, bool written) {
   std::vector<FlightRef> again, failed;
   for (FlightRef& flight : take_slots()) {
     flight->sent_now = false;
-    auto& to = flight->may_be_sent_anew() ? again : failed;
+    // What was sent over an earlier connection is for the successor, if that remembers: on_up() of
+    // it says so.
+    auto& to = flight->may_be_sent_anew(!flight->message.request.once.empty()) ? again : failed;
     to.push_back(std::move(flight));
   }
   requeue(std::move(again));

@@ -9,7 +9,8 @@
 //    was also sent over an earlier connection may have been answered there: that is as the next
 //    case.)
 //  - the session is gone and the server restarted: repeatable requests go back to the queue, in
-//    their order; the others fail with outcome_unknown;
+//    their order, and so do those that the server does once in all its lives (Once), if it still
+//    has what its clients share (Welcome.state); the others fail with outcome_unknown;
 //  - the session is gone and the server lives on (it forgot us): the same, but nothing that changes
 //    something is sent again;
 //  - the link gave up: everything fails, with outcome_unknown what may have changed something.
@@ -117,6 +118,7 @@ class Session final : private Link::User {
   bool waiting() const override { return !idle(); }
 
   // Sending.
+  void name_once(Flight& flight);
   void pump();
   void pump_soon();
   FlightRef next_flight();
@@ -171,6 +173,9 @@ class Session final : private Link::User {
   std::vector<Slot> slots_;
   std::vector<uint16_t> free_slots_;
   std::deque<FlightRef> queue_;
+  Once client_;                  // its name: random
+  std::vector<uint64_t> lanes_;  // the last sequence of each (core/op.h, Once)
+  std::vector<uint16_t> free_lanes_;
   bool in_parts_ = false;    // a request that was cut is in a slot
   bool delivering_ = false;  // frames: what is submitted meanwhile may wait for more
   bool gathering_ = false;   // it does, and somebody pumps afterwards

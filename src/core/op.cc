@@ -37,7 +37,7 @@ constexpr std::array<OpInfo, kOpCount> kOps = {{
     {Op::statfs, "statfs", OpKind::path, kKeeps, kAgain, kHandle, 0, 0},
     {Op::read, "read", OpKind::data, kKeeps, kAgain, kHandle | kRight, kFile, 0},
     {Op::write, "write", OpKind::data, kChanges, kAgain, kHandle | kRight, kFile | kFlags | kLength,
-     kFlagBehind | kFlagStable | kFlagSieve | kFlagNoSieve},
+     kFlagBehind | kFlagStable | kFlagSieve | kFlagNoSieve | kFlagAppend},
     {Op::layout, "layout", OpKind::path, kKeeps, kAgain, kHandle, 0, 0},
     {Op::xattr_get, "xattr_get", OpKind::path, kKeeps, kAgain, kWhere, 0, 0},
     {Op::xattr_set, "xattr_set", OpKind::path, kChanges, kAgain, kWhere, kData | kFlags,
@@ -50,6 +50,15 @@ constexpr std::array<OpInfo, kOpCount> kOps = {{
      kFlagWhole},
     {Op::lock_test, "lock_test", OpKind::path, kKeeps, kAgain, kHandle, kRange | kCookie | kFlags,
      kFlagShared | kFlagWhole},
+    {Op::attr_create, "attr_create", OpKind::shared, kChanges, kOnce, kWhere | kRight, kValue, 0},
+    {Op::attr_remove, "attr_remove", OpKind::shared, kChanges, kOnce, kWhere | kRight, 0, 0},
+    {Op::attr_get, "attr_get", OpKind::shared, kKeeps, kAgain, kWhere | kRight, 0, 0},
+    {Op::attr_set, "attr_set", OpKind::shared, kChanges, kAgain, kWhere | kRight, kValue, 0},
+    {Op::attr_fetch_add, "attr_fetch_add", OpKind::shared, kChanges, kOnce, kWhere | kRight, kValue,
+     0},
+    {Op::attr_cas, "attr_cas", OpKind::shared, kChanges, kOnce, kWhere | kRight, kValue | kExpected,
+     0},
+    {Op::attr_list, "attr_list", OpKind::shared, kKeeps, kAgain, kHandle | kRight, 0, 0},
 }};
 
 constexpr bool rows_are_in_order() {
@@ -75,8 +84,15 @@ const OpInfo* op_by_name(std::string_view name) {
 }
 
 bool repeatable(const Request& request) {
-  constexpr uint32_t kOnceFlags = kFlagExclusive | kFlagTruncate | kFlagCreate | kFlagReplace;
+  constexpr uint32_t kOnceFlags =
+      kFlagExclusive | kFlagTruncate | kFlagCreate | kFlagReplace | kFlagAppend;
   return op_info(request.op).repeatable && (request.flags & kOnceFlags) == 0;
+}
+
+bool takes_once(const Request& request) {
+  const OpInfo& info = op_info(request.op);
+  return (info.kind == OpKind::shared && info.changes) ||
+         (request.op == Op::write && (request.flags & kFlagAppend) != 0);
 }
 
 CallerRef this_process_caller() {

@@ -42,6 +42,8 @@ enum class Op : uint8_t {
                  // flag_no_sieve, length (of a sieve's window at most; 0: as the server likes)
                  //                                 -> count (always all, or an error with done()),
                  //                                    verifier
+                 // flag_append: at the end, whoever else appends; file is one extent from 0
+                 //                                 -> value (the place), too
   layout,        // handle                          -> layout
   xattr_get,     // handle, name                    -> data
   xattr_set,     // handle, name, data, flag_create, flag_replace
@@ -54,8 +56,18 @@ enum class Op : uint8_t {
   unlock,     // handle, offset, length, cookie, flag_whole
   lock_test,  // handle, offset, length, cookie, flag_shared, flag_whole
               //                                 -> count (1: there is one in the way), locked
+  // Numbers that clients share about a file, with a right of any kind. Servers keep them
+  // (server/shared_state.h), and back ends know nothing of them.
+  attr_create,     // handle, right, name, value
+  attr_remove,     // handle, right, name
+  attr_get,        // handle, right, name             -> value
+  attr_set,        // handle, right, name, value
+  attr_fetch_add,  // handle, right, name, value      -> value (before; counts modulo 2^64)
+  attr_cas,        // handle, right, name, value, expected -> value (before: done if as expected)
+  attr_list,       // handle, right                   -> data (of each: 8 bytes, the lowest first,
+                   //                                    and its name, ended by a NUL)
 };
-inline constexpr int kOpCount = static_cast<int>(Op::lock_test) + 1;
+inline constexpr int kOpCount = static_cast<int>(Op::attr_list) + 1;
 
 // Which fields a request uses. A server refuses a request that lacks one of `needs` or carries one
 // that is in neither list.
@@ -74,12 +86,15 @@ enum Field : uint32_t {
   kData = 1u << 11,
   kFile = 1u << 12,
   kFlags = 1u << 13,
+  kValue = 1u << 14,
+  kExpected = 1u << 15,
 };
 
 enum class OpKind : uint8_t {
   path,     // names and attributes, done as the caller
   data,     // bytes of a file, done with a right
   session,  // open, close, lock and unlock: they change what a session holds
+  shared,   // what clients share about a file, done with a right by the server itself
 };
 
 constexpr bool is_lock(Op op) {
@@ -94,7 +109,7 @@ struct OpInfo {
   Op op;
   const char* name;
   OpKind kind;
-  bool changes;     // modifies the file system
+  bool changes;     // modifies the file system, or what clients share
   bool repeatable;  // if its flags allow: ask repeatable(request)
   uint32_t needs;   // fields that must be there and not be empty
   uint32_t may;     // fields that may be there; 0 and empty are values of them
@@ -131,7 +146,21 @@ enum Flag : uint32_t {
   kFlagWhole = 1u << 21,    // of the whole file, as flock(2) has them, apart from those of ranges
   kFlagWait = 1u << 22,     // until it is granted
   kFlagReclaim = 1u << 23,  // it was held in an earlier life of the server
+  kFlagAppend = 1u << 17,  // a server chooses the place, at the end of the file
 };
+
+// Which request this is, of all that its client ever sends, so that a server which does not know
+// the client's session (it was restarted, or it is not the one that the client talks to) does it
+// once, however often it comes. A client has lanes, each with one request under way: the last
+// answer of a lane is remembered until the next request in it, also across a restart.
+struct Once {
+  uint64_t client = 0, client2 = 0;  // random
+  uint64_t sequence = 0;             // in its lane, from 1 on; 0: nothing is remembered
+  uint16_t lane = 0;
+  bool empty() const { return sequence == 0; }
+  bool operator==(const Once&) const = default;
+};
+inline constexpr uint16_t kMaxLanes = 4096;
 
 // Who asks. Shared and immutable: requests of one caller share one, so "the same caller as before"
 // is usually a comparison of pointers.
@@ -258,8 +287,10 @@ struct Request {
   Length length = {};
   uint64_t cookie = 0;
   std::string data = {};
-  Extents file = {};          // file side of read and write
-  Memory memory = {};         // memory side; never on the wire
+  uint64_t value = 0, expected = 0;  // of attributes
+  Once once = {};                    // a client's RemoteStore gives it, if nobody has
+  Extents file = {};                 // file side of read and write
+  Memory memory = {};                // memory side; never on the wire
   std::stop_token stop = {};  // cancel: a Store may give up with ECANCELED while it has not begun
   // Of a write: until it completes, whoever submits it keeps all others from the whole of
   // file.bounds(), so what lies between the pieces may be read and written back. Never on the wire.
@@ -280,6 +311,7 @@ struct Reply {
   // Of a write: not 0, it is acknowledged and not in the file system yet. Of a commit or close that
   // comes later: the same number, or what was acknowledged with another one may be lost.
   uint64_t verifier = 0;
+  uint64_t value = 0;  // of an attribute; of an append: the place
 };
 
 using Completion = Callback<void(Result<Reply>&&)>;
@@ -288,6 +320,7 @@ using Completion = Callback<void(Result<Reply>&&)>;
 inline constexpr size_t kMaxName = 255;         // one component, ENAMETOOLONG beyond
 inline constexpr size_t kMaxPath = 4095;        // a symlink's target, a path given to lookup
 inline constexpr size_t kMaxXattr = 64 * 1024;  // one value, one list of names (the kernel's)
+inline constexpr size_t kMaxAttributes = 200;   // of one file: a list of them fits in as much
 // The length of a readdir: bytes of entries at most. 0 leaves it to the store.
 inline constexpr size_t kMaxReaddirBytes = 256 * 1024;
 // What an entry takes of it beside its name, without and with attributes; about as on the wire.
@@ -300,6 +333,8 @@ inline constexpr uint64_t kReaddirEntry = 24, kReaddirPlusEntry = 200;
 // same bytes, size or attributes again is as doing it late, which an unanswered request may be
 // anyhow.
 bool repeatable(const Request& request);
+// Is it of the requests that a server does once if it is told which one it is (Once)?
+bool takes_once(const Request& request);
 
 // Is the request well formed: fields that its operation needs and no others, sizes, names of one
 // component without '/' or NUL, flags? EINVAL (ENAMETOOLONG, ERANGE and E2BIG where the kernel says
@@ -309,5 +344,7 @@ Result<void> check_arguments(const Request& request);
 // side as long as the file side. The first thing that a store does; a server, which has no memory
 // yet, asks check_arguments() first.
 Result<void> check(const Request& request);
+// check(), and nothing that only servers do: EOPNOTSUPP. For Stores that keep bytes themselves.
+Result<void> check_at_back_end(const Request& request);
 
 }  // namespace forebay

@@ -13,11 +13,12 @@ struct FieldName {
   const char* name;
 };
 constexpr std::array kFields = {
-    FieldName{kHandle, "handle"}, FieldName{kName, "name"},     FieldName{kHandle2, "handle2"},
-    FieldName{kName2, "name2"},   FieldName{kRight, "right"},   FieldName{kAccess, "access"},
-    FieldName{kMode, "mode"},     FieldName{kSet, "set"},       FieldName{kOffset, "offset"},
-    FieldName{kLength, "length"}, FieldName{kCookie, "cookie"}, FieldName{kData, "data"},
-    FieldName{kFile, "file"},     FieldName{kFlags, "flags"},
+    FieldName{kHandle, "handle"},     FieldName{kName, "name"},     FieldName{kHandle2, "handle2"},
+    FieldName{kName2, "name2"},       FieldName{kRight, "right"},   FieldName{kAccess, "access"},
+    FieldName{kMode, "mode"},         FieldName{kSet, "set"},       FieldName{kOffset, "offset"},
+    FieldName{kLength, "length"},     FieldName{kCookie, "cookie"}, FieldName{kData, "data"},
+    FieldName{kFile, "file"},         FieldName{kFlags, "flags"},   FieldName{kValue, "value"},
+    FieldName{kExpected, "expected"},
 };
 
 uint32_t fields_of(const Request& r) {
@@ -39,6 +40,8 @@ uint32_t fields_of(const Request& r) {
   note(kData, !r.data.empty());
   note(kFile, !r.file.empty());
   note(kFlags, r.flags != 0);
+  note(kValue, r.value != 0);
+  note(kExpected, r.expected != 0);
   return there;
 }
 
@@ -96,7 +99,14 @@ Result<void> check_xattr_name(const Request& r) {
   return {};
 }
 
+Result<void> check_attribute_name(const Request& r) {
+  if (r.name.size() > kMaxName) return wrong(r, "name", "is longer than 255 bytes", ENAMETOOLONG);
+  if (has_nul(r.name)) return wrong(r, "name", "contains a NUL");
+  return {};
+}
+
 Result<void> check_names(const Request& r) {
+  if (op_info(r.op).kind == OpKind::shared) return check_attribute_name(r);
   switch (r.op) {
     case Op::lookup:
       return check_path(r, r.name);
@@ -177,6 +187,18 @@ Result<void> check_set(const Request& r) {
   return {};
 }
 
+// Where an append goes is not the client's to say; and only what is done once has a Once.
+Result<void> check_sharing(const Request& r) {
+  if ((r.flags & kFlagAppend) != 0 && !r.file.empty() &&
+      (r.file.pieces() != 1 || r.file.bounds().offset.value != 0)) {
+    return wrong(r, "file", "must be one extent from 0 if it is to be appended");
+  }
+  if (r.once == Once{}) return {};
+  if (!takes_once(r)) return wrong(r, "once", "is not used by this operation");
+  if (r.once.empty() || r.once.lane >= kMaxLanes) return wrong(r, "once", "is out of bounds");
+  return {};
+}
+
 }  // namespace
 
 Result<void> check_arguments(const Request& request) {
@@ -184,7 +206,7 @@ Result<void> check_arguments(const Request& request) {
     return Error(EINVAL, fmt::format("operation {} is unknown", static_cast<int>(request.op)));
   }
   for (auto* part : {check_fields, check_opaque, check_names, check_data, check_flags,
-                     check_numbers, check_set}) {
+                     check_numbers, check_set, check_sharing}) {
     if (auto ok = part(request); !ok) return ok;
   }
   return {};
@@ -197,6 +219,15 @@ Result<void> check(const Request& request) {
     return wrong(request, "memory",
                  fmt::format("has {} bytes where the file side has {}",
                              request.memory.shape.total().value, request.file.total().value));
+  }
+  return {};
+}
+
+Result<void> check_at_back_end(const Request& request) {
+  if (auto good = check(request); !good) return good;
+  if (op_info(request.op).kind == OpKind::shared || (request.flags & kFlagAppend) != 0) {
+    return Error(EOPNOTSUPP,
+                 fmt::format("{}: attributes and appends need a server", op_info(request.op).name));
   }
   return {};
 }

@@ -77,6 +77,8 @@ const std::vector<Part>& parts() {
       {kLength, "length", [](auto& r) { r.length = Length(1); }, [](auto& r) { r.length = {}; }},
       {kCookie, "cookie", [](auto& r) { r.cookie = 1; }, [](auto& r) { r.cookie = 0; }},
       {kData, "data", [](auto& r) { r.data = "d"; }, [](auto& r) { r.data = {}; }},
+      {kValue, "value", [](auto& r) { r.value = 1; }, [](auto& r) { r.value = 0; }},
+      {kExpected, "expected", [](auto& r) { r.expected = 1; }, [](auto& r) { r.expected = 0; }},
       {kFile, "file",
        [](auto& r) {
          r.file = r.memory.shape = Extents({Offset(0), Length(1)});
@@ -229,6 +231,39 @@ TEST(OpCheck, BothSidesAreOfOneLengthInAStore) {
   EXPECT_EQ(code_of(r), EINVAL);
 }
 
+TEST(OpCheck, AnAppendDoesNotSayWhere) {
+  const auto at = [](uint64_t offset) {
+    return code_with(Op::write, [&](Request& r) {
+      r.flags = kFlagAppend;
+      r.file = Extents({Offset(offset), Length(4)});
+      r.memory.shape = Extents({Offset(0), Length(4)});
+    });
+  };
+  EXPECT_EQ(at(0), 0);
+  EXPECT_EQ(at(1), EINVAL);
+}
+
+TEST(OpCheck, OnlyWhatIsDoneOnceHasAOnce) {
+  const auto with = [](Op op, Once once) { return code_with(op, [&](auto& r) { r.once = once; }); };
+  EXPECT_EQ(with(Op::attr_fetch_add, {1, 2, 3, 4}), 0);
+  EXPECT_EQ(with(Op::attr_fetch_add, {1, 2, 3, kMaxLanes}), EINVAL);
+  EXPECT_EQ(with(Op::attr_fetch_add, {1, 2, 0, 4}), EINVAL);
+  EXPECT_EQ(with(Op::attr_get, {1, 2, 3, 4}), EINVAL);
+  EXPECT_EQ(with(Op::getattr, {1, 2, 3, 4}), EINVAL);
+  EXPECT_EQ(with(Op::write, {1, 2, 3, 4}), EINVAL);
+}
+
+TEST(OpCheck, BackEndsKnowNoSharedState) {
+  for_each_op([](const OpInfo& info) {
+    const bool shared = info.kind == OpKind::shared;
+    const Result<void> good = check_at_back_end(minimal(info.op));
+    EXPECT_EQ(good ? 0 : good.error().code(), shared ? EOPNOTSUPP : 0) << info.name;
+  });
+  Request append = minimal(Op::write);
+  append.flags = kFlagAppend;
+  EXPECT_EQ(check_at_back_end(append).error().code(), EOPNOTSUPP);
+}
+
 TEST(OpCheck, UnknownOperation) {
   Request r;
   r.op = static_cast<Op>(kOpCount);
@@ -249,6 +284,9 @@ TEST(Op, RepeatableDependsOnFlags) {
   EXPECT_FALSE(with(Op::xattr_set, kFlagReplace));
   EXPECT_TRUE(with(Op::fallocate, kFlagPunchHole | kFlagKeepSize));
   EXPECT_TRUE(with(Op::write, 0));
+  EXPECT_FALSE(with(Op::write, kFlagAppend));
+  EXPECT_FALSE(with(Op::attr_fetch_add, 0));
+  EXPECT_TRUE(with(Op::attr_set, 0));
   for (const Op op : {Op::remove, Op::rename, Op::link, Op::symlink, Op::mkdir, Op::xattr_remove}) {
     EXPECT_FALSE(with(op, 0)) << op_info(op).name;
   }

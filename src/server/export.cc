@@ -13,8 +13,8 @@ Counter& counter(CounterSet& counters, const ExportOptions& options, std::string
 
 }  // namespace
 
-Export::Export(ExportOptions o, Handle r, std::unique_ptr<Store> store, CounterSet& counters,
-               uint64_t boot)
+Export::Export(ExportOptions o, Handle r, std::unique_ptr<Store> store,
+               std::shared_ptr<SharedState> state, CounterSet& counters, uint64_t boot)
     : options(std::move(o)),
       root(std::move(r)),
       pool(options.pool, options.chunk),
@@ -25,6 +25,7 @@ Export::Export(ExportOptions o, Handle r, std::unique_ptr<Store> store, CounterS
       sieved{
           counter(counters, options, "sieved_reads"), counter(counters, options, "sieved_writes"),
           counter(counters, options, "sieve_windows"), counter(counters, options, "sieve_bytes")},
+      state_(std::move(state)),
       store_(std::make_unique<BehindStore>(
           std::make_unique<ScheduledStore>(
               std::make_unique<SievedStore>(std::move(store), options.sieve, pool, sieved),
@@ -33,6 +34,7 @@ Export::Export(ExportOptions o, Handle r, std::unique_ptr<Store> store, CounterS
       prepared_(store_->prepare(pool.memory(), pool.buffer_size())),
       gathers_writes_(store_->concurrency() == 0 && options.sieve.writes != When::always &&
                       options.scheduler.policy != SchedulerOptions::Policy::fifo) {
+  state_->begin({*store_, reservations, small_writes});
   if (prepared_) pool.keep_pages();
   for (int i = 0; i < kOpCount; ++i) {
     ops[i] = &counter(counters, options, fmt::format("op.{}", op_info(static_cast<Op>(i)).name));
@@ -51,8 +53,10 @@ Result<std::shared_ptr<Export>> Export::make(ExportOptions options, std::unique_
   }
   Result<Handle> root = store->root();
   if (!root) return std::move(root).error().at(fmt::format("export '{}'", options.name));
-  return std::make_shared<Export>(std::move(options), std::move(*root), std::move(store), counters,
-                                  boot);
+  auto state = SharedState::open(options.state, *store, options.name);
+  if (!state) return std::move(state).error().at(fmt::format("export '{}'", options.name));
+  return std::make_shared<Export>(std::move(options), std::move(*root), std::move(store),
+                                  std::move(*state), counters, boot);
 }
 
 }  // namespace forebay::server

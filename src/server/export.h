@@ -19,6 +19,7 @@
 #include "server/lock_table.h"
 #include "server/reserve.h"
 #include "server/server.h"
+#include "server/shared_state.h"
 #include "server/sieved_store.h"
 #include "server/small_writes.h"
 #include "store/store.h"
@@ -40,12 +41,15 @@ class Export : public std::enable_shared_from_this<Export> {
   LockTable locks{options.lock_marker, options.lock_grace};
   SmallWrites small_writes{*this};
 
+  SharedState& state() const { return *state_; }
+
   BehindStore& store() const {
     FOREBAY_ASSERT(store_ != nullptr);
     return *store_;
   }
   void drop_store() {  // waits for its calls
     small_writes.close();
+    state_->close();
     prepared_.reset();
     store_.reset();
   }
@@ -67,10 +71,11 @@ class Export : public std::enable_shared_from_this<Export> {
   Counter& flights;  // now
   SieveCounters sieved;
 
-  Export(ExportOptions options, Handle root, std::unique_ptr<Store> store, CounterSet& counters,
-         uint64_t boot);
+  Export(ExportOptions options, Handle root, std::unique_ptr<Store> store,
+         std::shared_ptr<SharedState> state, CounterSet& counters, uint64_t boot);
 
  private:
+  const std::shared_ptr<SharedState> state_;
   std::unique_ptr<BehindStore> store_;
   std::shared_ptr<const void> prepared_;  // the pool, for the store
   const bool gathers_writes_;

@@ -45,7 +45,8 @@ Flight::Flight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
       op(message.request.op),
       session_(std::move(session)),
       request_(std::move(message.request)),
-      total_(message.total) {
+      total_(message.total),
+      resized_to_(request_.length.value) {
   presented_ = session_->use(request_);
   if (may_tell(op) && exported().store().used()) owed_ = request_.handle;
   if (may_take_long(op)) {
@@ -71,7 +72,73 @@ void Flight::touch() {
 void Flight::start() {
   touch();
   arrived_ = progress_;
+  if ((request_.flags & kFlagAppend) != 0) return ask_place();
+  if (op == Op::resize) return wait_for_resize();
+  note_end();
   if (reserve()) granted();
+}
+
+// ---- Appends, and what else moves the end of a file (shared_state.h) ----
+
+void Flight::ask_place() {
+  append_.emplace(Append{request_.handle, request_.once, {}});
+  exported().state().place(request_, total_, loop(),
+                           [self = shared_from_this()](Result<SharedState::Place> place) {
+                             self->placed(std::move(place));
+                           });
+}
+
+// From here on it is a write like any other; but what it says is written is.
+void Flight::placed(Result<SharedState::Place> place) {
+  if (!place || place->done || total_ == 0) {
+    if (place) append_->place = *place;
+    if (!place) append_.reset();
+    if (answered_) return;
+    if (!place) return fail(std::move(place).error());
+    if (place->done) {
+      Reply reply;
+      reply.count = total_;
+      return answer(std::move(reply));
+    }
+  }
+  append_->place = *place;
+  if (answered_) return settle_place(nullptr);
+  touch();
+  request_.flags = (request_.flags & ~uint32_t(kFlagAppend | kFlagBehind)) | kFlagStable;
+  request_.once = {};
+  if (total_ > 0) request_.file = Extents({Offset(place->offset), Length(total_)});
+  if (reserve()) granted();
+}
+
+void Flight::settle_place(const Result<Reply>* result) {
+  if (!append_ || append_->place.done || total_ == 0) return;
+  const bool written = result && *result;
+  exported().state().settle(append_->handle, append_->once, append_->place.offset, written);
+}
+
+void Flight::wait_for_resize() {
+  exported().state().resizes(request_.handle, loop(), [self = shared_from_this()] {
+    self->resizes_ = self->request_.handle;
+    if (self->answered_) return void(self->tell_resized(false));
+    if (self->reserve()) self->granted();
+  });
+}
+
+void Flight::note_end() {
+  if (op == Op::write) {
+    const Result<Extents> all = list_ ? list_->reserved() : Result<Extents>(request_.file);
+    if (all) exported().state().writes_to(request_.handle, all->bounds().end().value);
+  } else if (op == Op::fallocate && (request_.flags & (kFlagKeepSize | kFlagPunchHole)) == 0) {
+    exported().state().writes_to(request_.handle, request_.offset.value + request_.length.value);
+  }
+}
+
+// Returns the record that must be written before the resize is answered.
+uint64_t Flight::tell_resized(bool done) {
+  if (!resizes_) return 0;
+  const Handle handle = std::move(*resizes_);
+  resizes_.reset();
+  return exported().state().resized(handle, done ? std::optional(resized_to_) : std::nullopt);
 }
 
 // What a request must have for itself. A truncation takes everything beyond the new size.
@@ -103,6 +170,16 @@ bool Flight::reserve() {
 void Flight::granted() {
   if (answered_) return;
   touch();
+  if (append_ && !append_->written) {
+    // Its bytes must not be there before the grant is: it might be granted again.
+    return exported().state().when_written(append_->place.record, loop(),
+                                           [self = shared_from_this()](Result<void> written) {
+                                             self->append_->written = true;
+                                             if (self->answered_) return;
+                                             if (written) return self->granted();
+                                             self->fail(std::move(written).error());
+                                           });
+  }
   if (list_) {
     charge_list();
   } else {
@@ -208,11 +285,16 @@ void Flight::answer(const Result<Reply>& result, SmallData&& data) {
   answered_ = true;
   if (charge_ticket_) exported().pool.forget(charge_ticket_);
   let_go();
+  settle_place(&result);
   if (busy_ == 0) release();
-  session_->answer(*this, result, std::move(data));
+  if (!append_ || !result) return session_->answer(*this, result, std::move(data));
+  Result<Reply> with_place = result;
+  with_place->value = append_->place.offset;
+  session_->answer(*this, with_place, std::move(data));
 }
 
 void Flight::release() {
+  tell_resized(false);  // unless it was told that it is done
   reservation_.release();
   list_.reset();
   charge_.reset();
@@ -244,6 +326,7 @@ void Flight::abort() {
   answered_ = true;
   if (charge_ticket_) exported().pool.forget(charge_ticket_);
   let_go();
+  settle_place(nullptr);
   if (busy_ == 0) release();
   session_->aborted(*this);
 }
@@ -254,7 +337,22 @@ CallFlight::CallFlight(std::shared_ptr<Session> session, wire::RequestMessage&& 
   eager_bytes = data_.size;
 }
 
+Result<void> Flight::vouched() {
+  if (!presented_) return Error(EBADF, "the right is not one of this file");
+  const Holder& holder = presented_->holder;
+  if (holder.handle == request_.handle && holder.caller->same_identity(*request_.caller)) return {};
+  Request probe;
+  probe.caller = request_.caller;
+  probe.handle = request_.handle;
+  probe.right = request_.right;
+  probe.op = Op::read;
+  if (exported().store().admits(probe)) return {};
+  probe.op = Op::write;
+  return exported().store().admits(probe);
+}
+
 void CallFlight::begin() {
+  if (op_info(op).kind == OpKind::shared) return begin_shared();
   if (op == Op::read) {
     data_ = {std::make_unique_for_overwrite<std::byte[]>(total_), static_cast<uint32_t>(total_)};
   }
@@ -262,9 +360,15 @@ void CallFlight::begin() {
   if (op == Op::open || op == Op::create) {
     caller_ = request_.caller;
     handle_ = request_.handle;
+    truncates_ = (request_.flags & kFlagTruncate) != 0;
   }
   const bool used = op == Op::close && !session_->let_go(request_.right);
   used ? settle(std::move(request_), 0) : submit(std::move(request_), 0);
+}
+
+void CallFlight::begin_shared() {
+  if (auto good = vouched(); !good) return answer(std::move(good).error());
+  exported().state().submit(std::move(request_), returns(0), &loop());
 }
 
 void CallFlight::keep(unsigned, Result<Reply>&& result) {
@@ -283,10 +387,21 @@ void CallFlight::done(unsigned) {
   const Result<Reply>& result = *result_;
   if (opened()) session_->hold(result->right, opener());
   if (op == Op::write && result) proved();
+  if (result && (op == Op::resize || truncates_)) return cut();
   if (op != Op::read || !result) return answer(result);
   FOREBAY_ASSERT(result->count <= data_.size);
   data_.size = static_cast<uint32_t>(result->count);
   answer(result, std::move(data_));
+}
+
+// The file is shorter than it was: those who append must never hear of the old end again.
+void CallFlight::cut() {
+  const uint64_t record =
+      op == Op::resize ? tell_resized(true) : exported().state().truncated((**result_).handle);
+  exported().state().when_written(record, loop(), [me = self<CallFlight>()](Result<void> written) {
+    if (me->answered()) return;
+    written ? me->answer(*me->result_) : me->answer(std::move(written).error());
+  });
 }
 
 // An open that succeeds after its client was told otherwise: nobody else will close it.

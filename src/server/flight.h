@@ -1,7 +1,8 @@
 // Flight: one request under way, from its arrival to its reply: a small state machine (paper 1,
 // section IV, ends where we begin: "a series of state machines with many smaller units of work").
 //
-//   reserve -> [charge and pull the extent list] -> begin -> Store calls -> answer
+//   [place, if it appends] -> reserve -> [charge and pull the extent list] -> begin -> Store calls
+//   -> answer
 //
 // Kinds: CallFlight is one call of the Store (everything but bulk data, eager writes and small
 // reads included); WriteFlight and ReadFlight (bulk.h) move bulk data in chunks.
@@ -94,9 +95,13 @@ class Flight : public std::enable_shared_from_this<Flight> {
   virtual void stream_landed(const wire::Pull&) {}
 
   void submit(Request&& request, unsigned call);
+  Completion returns(unsigned call);
   void settle(Request&& close, unsigned call);  // as submit(), but closes nothing
   void answer(const Result<Reply>& result, SmallData&& data = {});
   void proved();  // a write has succeeded
+  uint64_t tell_resized(bool done);
+  // Is the right that it presents one of its file and its caller?
+  Result<void> vouched();
   void touch();
   Export& exported() const;
   Loop& loop() const;
@@ -108,22 +113,35 @@ class Flight : public std::enable_shared_from_this<Flight> {
   const std::shared_ptr<Session> session_;
   Request request_;
   const uint64_t total_;
+  const uint64_t resized_to_;
   std::stop_source stop_{std::nostopstate};
 
  private:
+  void ask_place();
+  void placed(Result<SharedState::Place> place);
+  void settle_place(const Result<Reply>* result);
+  void wait_for_resize();
+  void note_end();
   bool reserve();
   Result<Extents> wanted() const;
   void granted();
   void charge_list();
   void charged(BufferPool::Charge charge);
   void pull_list();
-  Completion returns(unsigned call);
   void completed(unsigned call, Result<Reply>&& result);
   void settle(unsigned call);
   void release();
 
   Handle owed_;
   std::shared_ptr<HeldRight> presented_;  // null: none, or none that is good
+  struct Append {
+    Handle handle;
+    Once once;
+    SharedState::Place place;
+    bool written = false;  // the grant is, in the journal
+  };
+  std::optional<Append> append_;
+  std::optional<Handle> resizes_;  // until the shared state knows the outcome
   Reservation reservation_;
   std::unique_ptr<ListPull> list_;
   std::optional<BufferPool::Charge> charge_;
@@ -148,8 +166,11 @@ class CallFlight final : public Flight {
   void fail(Error error) override;
   bool opened() const;
   Holder opener() const;
+  void begin_shared();
+  void cut();
 
   SmallData data_;
+  bool truncates_ = false;  // a create that may
   // Of an open or create: who holds the right; the request itself moves into the Store.
   CallerRef caller_;
   Handle handle_;

@@ -198,6 +198,7 @@ Result<uint64_t> Lobby::make_session(const Peer& peer, const wire::Hello& hello,
   wire::Welcome welcome;
   welcome.version = version;
   welcome.boot = boot_;
+  welcome.state = (*exported)->state().id();
   welcome.session = id;
   welcome.session_key = record.key;
   welcome.root = (*exported)->root;

@@ -23,6 +23,7 @@
 //  6. The server never stops reading a socket: credits bound what a client may send.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -69,6 +70,15 @@ struct WriteBehindOptions {
   Duration age = std::chrono::seconds(1);  // after which it is written
 };
 
+// What clients share about files: attributes and places of appends (server/shared_state.h).
+struct StateOptions {
+  std::string folder;  // of the journal in which it is kept; empty: it ends with the server
+  bool sync = false;   // on the disk before it is answered
+  uint64_t compact_at = 8_MiB;
+  // Is the journal of this number the one that belongs to the export? `made`: it was not there.
+  std::function<Result<void>(uint64_t id, bool made)> vouch = {};
+};
+
 struct ExportOptions {
   std::string name;
   std::string what;        // for people: "posix /scratch"
@@ -83,6 +93,7 @@ struct ExportOptions {
   // to reclaim, and for how long that may be done.
   std::string lock_marker = {};
   Duration lock_grace = std::chrono::seconds(30);
+  StateOptions state = {};
 };
 
 struct ServerOptions {

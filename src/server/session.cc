@@ -51,6 +51,7 @@ Result<Memory> Session::on_message(const wire::FrameHeader& header, wire::Bytes 
     case wire::FrameType::taken:
       return take_back(message, payload);
     case wire::FrameType::goodbye:
+      if (client_.sequence == 1) exported().state().forget(client_);
       post_end();
       return sink(payload);
     default:
@@ -249,6 +250,7 @@ void Session::begin(wire::RequestMessage&& message, SmallData&& data) {
       return tell(id, op, true, std::move(*loss), message.request.handle);
     }
   }
+  if (!message.request.once.empty()) note_client(message.request.once);
   const auto flight = Flight::make(shared_from_this(), std::move(message), std::move(data));
   slots_[id.slot].flight = flight;
   flights_changed(+1);
@@ -258,10 +260,23 @@ void Session::begin(wire::RequestMessage&& message, SmallData&& data) {
   flight->start();
 }
 
+// Requests of a client have its name, which the state remembers until it says goodbye; but one that
+// passes on those of others has many, and they may come again another way.
+void Session::note_client(const Once& once) {
+  const bool same = client_.client == once.client && client_.client2 == once.client2;
+  if (client_.sequence == 0)
+    client_ = {once.client, once.client2, 1};
+  else if (!same)
+    client_.sequence = 2;
+}
+
 // May the request be begun at all?
 Result<void> Session::permit(wire::RequestMessage& message) {
   if (auto known = identify(message.request); !known) return known;
   if (auto good = check_arguments(message.request); !good) return good;
+  if (message.list_blocks != 0 && (message.request.flags & kFlagAppend) != 0) {
+    return Error(EINVAL, "write: file: must be one extent from 0 if it is to be appended");
+  }
   if (message.list_blocks > exported().pool.max_charge() / wire::kBlockBytes) {
     return Error(E2BIG, fmt::format("a list of {} extents: export '{}' takes {} in one request",
                                     message.list_blocks, exported().options.name,

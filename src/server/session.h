@@ -164,6 +164,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void begin(wire::RequestMessage&& message, SmallData&& data);
   Result<void> permit(wire::RequestMessage& message);
   Result<void> identify(Request& request);
+  void note_client(const Once& once);
   void reply(wire::RequestId id, Op op, bool spoken, const Result<Reply>& result, SmallData&& data);
   void tell(wire::RequestId id, Op op, bool spoken, Error loss, const Handle& file);
   Memory refuse(Error why, uint32_t payload);
@@ -212,6 +213,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   Time attached_at_;
   bool may_speak_for_others_ = false;
   CallerRef other_caller_;  // the last one spoken for: requests of one caller share one
+  Once client_;             // whose requests these are; sequence: of none (0), one, or several (2)
   std::vector<Slot> slots_;
   unsigned flights_ = 0;  // and small writes
   unsigned small_ = 0;    // of those

@@ -178,6 +178,17 @@ void SmallWrites::add(SmallWriteRef write) {
   if (post) post_turn(loop);
 }
 
+uint64_t SmallWrites::end_of(std::string_view identity) {
+  std::lock_guard lock(mutex_);
+  uint64_t end = 0;
+  for (const auto& [key, known] : queues_) {
+    const auto queue = key.ends_with(identity) ? known.lock() : nullptr;
+    if (!queue) continue;
+    for (const Piece& piece : queue->pieces) end = std::max(end, piece.file.end().value);
+  }
+  return end;
+}
+
 // True if a turn is to be posted.
 bool SmallWrites::line_up(const std::shared_ptr<Queue>& queue) {
   if (queue->in_line || queue->busy || queue->writes.empty()) return false;

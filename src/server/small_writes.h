@@ -112,6 +112,8 @@ class SmallWrites {
   void issue_with(const SmallWrite& write, Loop& here);
   // If it is not its turn yet, it never will be: true.
   bool drop(SmallWrite& write);
+  // Where what has gathered of a file ends; 0: nothing has.
+  uint64_t end_of(std::string_view identity);
   // What has gathered is dropped; waits until nothing is on its way into the Store.
   void close();
 

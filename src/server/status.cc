@@ -71,15 +71,25 @@ std::string to_json(const SieveCounters& s) {
                      s.writes.get(), s.windows.get(), s.bytes.get());
 }
 
+std::string to_json(const SharedState::Status& s) {
+  return fmt::format(
+      R"({{"files": {}, "attributes": {}, "clients": {}, "remembered": {}, "repeated": {}, )"
+      R"("appends": {}, "open_places": {}, "holes": {}, "journal": {{"kept": {}, "sync": {}, )"
+      R"("failing": {}, "life": {}, "bytes": {}, "records": {}, "writes": {}, "compactions": {}}}}})",
+      s.counts.files, s.counts.attributes, s.counts.clients, s.counts.lanes, s.repeated, s.granted,
+      s.counts.open, s.counts.holes, s.journaled, s.sync, s.failing, s.life, s.journal_bytes,
+      s.records, s.writes, s.compactions);
+}
+
 std::string to_json(const Export& e) {
   return fmt::format(
       R"({{"name": {}, "what": {}, "flights": {}, "reservations": {}, "locks": {}, "lock_waits": {}, "errors": {}, "bytes_in": {}, )"
       R"("bytes_out": {}, "pool": {{"buffer": {}, "buffers": {}, "in_use": {}}}, )"
-      R"("scheduler": {}, "sieve": {}, "write_behind": {}, "ops": {{{}}}}})",
+      R"("scheduler": {}, "sieve": {}, "write_behind": {}, "state": {}, "ops": {{{}}}}})",
       quoted(e.options.name), quoted(e.options.what), e.flights.get(), e.reservations.held(),
       e.locks.held(), e.locks.waiting(), e.errors.get(), e.bytes_in.get(), e.bytes_out.get(),
       e.pool.buffer_size(), e.pool.capacity(), e.pool.in_use(), to_json(e.store().scheduler()),
-      to_json(e.sieved), to_json(e.store().status()), ops_of(e));
+      to_json(e.sieved), to_json(e.store().status()), to_json(e.state().status()), ops_of(e));
 }
 
 std::string to_json(const SessionStatus& s) {

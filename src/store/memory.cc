@@ -16,7 +16,7 @@ MemoryStore::MemoryStore(MemoryOptions options) : state_(std::make_unique<State>
 MemoryStore::~MemoryStore() = default;
 
 Result<Reply> MemoryStore::call(Request request) {
-  if (auto good = check(request); !good) return good.error();
+  if (auto good = check_at_back_end(request); !good) return good.error();
   if (request.stop.stop_requested()) return Error(ECANCELED);
   std::lock_guard lock(state_->mutex);
   return state_->fs.perform(request);

@@ -41,7 +41,7 @@ Reply read_zeros(const Request& r, uint64_t size) {
 }  // namespace
 
 void NullStore::submit(Request&& request, Completion&& done) {
-  auto good = check(request);
+  auto good = check_at_back_end(request);
   // The result first, the completion after the lock is gone: it may submit again.
   done(good ? perform(request) : Result<Reply>(std::move(good).error()));
 }

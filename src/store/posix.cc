@@ -142,7 +142,7 @@ bool Local::inline_op(const Request& request) const {
 }
 
 void Local::submit(Request&& request, Completion&& done) {
-  if (auto good = check(request); !good) return done(std::move(good).error());
+  if (auto good = check_at_back_end(request); !good) return done(std::move(good).error());
   if (request.stop.stop_requested()) return done(Error(ECANCELED));
   if ((request.op == Op::read || request.op == Op::write) && ops_.is_direct(request))
     return submit_direct(std::move(request), std::move(done));
@@ -223,7 +223,7 @@ void Local::ended(std::unique_ptr<RingTransfer> transfer, int result) {
 }
 
 Result<Reply> Local::call(Request request) {
-  if (auto good = check(request); !good) return std::move(good).error();
+  if (auto good = check_at_back_end(request); !good) return std::move(good).error();
   if (request.stop.stop_requested()) return Error(ECANCELED);
   posix::BorrowedThread borrowed(identity_);
   return ops_.perform(request);

@@ -70,6 +70,7 @@ struct Welcome {
   uint32_t chunk = 0;
   uint64_t max_list_bytes = 0;
   uint32_t grace_ms = 0;
+  uint64_t state = 0;
   bool operator==(const Welcome&) const = default;
 };
 

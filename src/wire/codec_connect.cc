@@ -47,10 +47,10 @@ std::string encode(const Welcome& m) {
   Builder& b = scratch();
   const auto session_key = put_bytes(b, m.session_key);
   const auto root = put_bytes(b, m.root.bytes);
-  return finish(
-      b, FrameType::welcome,
-      fbs::CreateWelcome(b, m.version, m.boot, m.session, session_key, m.resumed, root, m.slots,
-                         m.eager_bytes, m.eager_max, m.chunk, m.max_list_bytes, m.grace_ms));
+  return finish(b, FrameType::welcome,
+                fbs::CreateWelcome(b, m.version, m.boot, m.session, session_key, m.resumed, root,
+                                   m.slots, m.eager_bytes, m.eager_max, m.chunk, m.max_list_bytes,
+                                   m.grace_ms, m.state));
 }
 
 Result<Welcome> decode_welcome(Bytes bytes) {
@@ -73,6 +73,7 @@ Result<Welcome> decode_welcome(Bytes bytes) {
   m.eager_bytes = t.eager_bytes();
   m.max_list_bytes = t.max_list_bytes();
   m.grace_ms = t.grace_ms();
+  m.state = t.state();
   fields.bytes("session key", t.session_key(), kMaxKey, m.session_key);
   fields.bytes("root handle", t.root(), kMaxHandle, m.root.bytes);
   fields.number("eager_max", t.eager_max(), kMaxPayload, m.eager_max);

@@ -77,7 +77,8 @@ std::string encode_success(const RequestId& id, const Reply& r, uint32_t payload
                 fbs::CreateReply(
                     b, id.slot, id.sequence, 0, r.count, handle, right, has_attr ? &attr : nullptr,
                     data, entries, r.end && fit == r.entries.size(), has_statfs ? &statfs : nullptr,
-                    has_layout ? &layout : nullptr, r.verifier, has_locked ? &locked : nullptr),
+                    has_layout ? &layout : nullptr, r.verifier, has_locked ? &locked : nullptr,
+                    r.value),
                 payload_size);
 }
 
@@ -140,6 +141,7 @@ void get_reply(const fbs::Reply& t, Fields& fields, Reply& r) {
   get_entries(t, fields, r.entries);
   r.end = t.end();
   r.verifier = t.verifier();
+  r.value = t.value();
   get_statfs(t.statfs(), r.statfs);
   if (const auto* l = t.layout(); l)
     r.layout = {l->stripe_size(), l->stripe_count(), l->first_target()};

@@ -146,6 +146,11 @@ void get_arguments(const fbs::Request& t, Fields& fields, Request& r) {
   r.flags = t.flags();
   r.mode = t.mode();
   r.cookie = t.cookie();
+  r.value = t.value();
+  r.expected = t.expected();
+  if (const auto* once = t.once()) {
+    r.once = {once->client(), once->client2(), once->sequence(), once->lane()};
+  }
   get_set(t.set(), r.set);
   r.caller = get_caller(t.caller(), fields);
   fields.bytes("handle", t.handle(), kMaxHandle, r.handle.bytes);
@@ -167,7 +172,7 @@ bool is_small_write(const fbs::Request& t) {
                      !t.list_bounds() && t.total() == 0;
   const bool alone = !t.name() && !t.handle2() && !t.name2() && !t.data() && !t.set() &&
                      t.access() == 0 && t.mode() == 0 && t.offset() == 0 && t.length() == 0 &&
-                     t.cookie() == 0;
+                     t.cookie() == 0 && t.value() == 0 && t.expected() == 0 && !t.once();
   return moves && plain && alone && t.handle()->size() <= kMaxHandle &&
          t.right()->size() <= kMaxRight;
 }
@@ -192,15 +197,16 @@ std::string encode(const RequestMessage& m, uint32_t payload_size) {
   const fbs::SetAttr set(r.set.what, r.set.mode, r.set.uid, r.set.gid, put_time(r.set.atime),
                          put_time(r.set.mtime));
   const fbs::Extent bounds(m.list_bounds.offset.value, m.list_bounds.length.value);
-  const bool has_set = !(r.set == SetAttr{});
-  return finish(
-      b, FrameType::request,
-      fbs::CreateRequest(b, m.id.slot, m.id.sequence, static_cast<uint8_t>(r.op), r.flags, handle,
-                         name, handle2, name2, right, static_cast<uint8_t>(r.access), r.mode,
-                         has_set ? &set : nullptr, r.offset.value, r.length.value, r.cookie, data,
-                         blocks, loops, m.list_blocks, pulled ? &bounds : nullptr,
-                         pulled ? m.total : 0, m.eager, caller, m.place),
-      payload_size);
+  const fbs::Once once(r.once.client, r.once.client2, r.once.sequence, r.once.lane);
+  const bool has_set = !(r.set == SetAttr{}), has_once = !(r.once == Once{});
+  return finish(b, FrameType::request,
+                fbs::CreateRequest(
+                    b, m.id.slot, m.id.sequence, static_cast<uint8_t>(r.op), r.flags, handle, name,
+                    handle2, name2, right, static_cast<uint8_t>(r.access), r.mode,
+                    has_set ? &set : nullptr, r.offset.value, r.length.value, r.cookie, data,
+                    blocks, loops, m.list_blocks, pulled ? &bounds : nullptr, pulled ? m.total : 0,
+                    m.eager, caller, m.place, r.value, r.expected, has_once ? &once : nullptr),
+                payload_size);
 }
 
 Result<void> decode_request_into(RequestMessage& m, Bytes bytes) {

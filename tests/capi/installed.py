@@ -93,6 +93,8 @@ class Installed(unittest.TestCase):
             f"-DCMAKE_C_FLAGS={' '.join(FLAGS)}", env=self.env)
         run("cmake", "--build", build, env=self.env)
         self.run_example(os.path.join(build, "checkpoint"))
+        out = run(os.path.join(build, "tracelog"), "/", "16", "100", "3", env=self.env)
+        self.assertIn("1600 events of 16 writers in 3 files, each once and whole", out)
 
     def test_the_example_says_what_to_do_without_a_server(self):
         program = os.path.join(self.temp, "alone")

@@ -35,6 +35,7 @@ enum class Feature {
   fallocate,   // punching holes and zeroing ranges
   threads,     // several threads call at once
   set_id,      // a write clears set-id bits, whoever writes
+  shared,      // what servers keep for many clients: attributes, places of appends
 };
 
 // One store, alive. The destructor leaves nothing behind.
@@ -87,5 +88,6 @@ std::vector<Case> data_cases();
 std::vector<Case> list_cases();
 std::vector<Case> access_cases();
 std::vector<Case> attribute_cases();
+std::vector<Case> shared_cases();
 
 }  // namespace forebay::conformance

@@ -12,7 +12,7 @@ namespace forebay::conformance {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const auto& part : {name_cases(), rename_cases(), directory_cases(), data_cases(),
-                           list_cases(), access_cases(), attribute_cases()}) {
+                           list_cases(), access_cases(), attribute_cases(), shared_cases()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

@@ -103,6 +103,24 @@ std::vector<Extent> every_other(uint64_t n) {
   return blocks;
 }
 
+Request attribute(Op op, uint64_t value, Once once = {}) {
+  Request r;
+  r.op = op;
+  r.handle.bytes = "@1";
+  r.right.bytes = "#0";
+  r.name = "n";
+  r.value = value;
+  r.once = once;
+  return r;
+}
+
+Request append(uint64_t length, Once once = {}) {
+  Request r = Script::data_request(Op::write, 0, length);
+  r.flags = kFlagAppend;
+  r.once = once;
+  return r;
+}
+
 Request readdir() {
   Request r;
   r.op = Op::readdir;
@@ -144,6 +162,19 @@ std::map<std::string, std::string> seeds() {
                     .request(Script::named(Op::lookup, "d"))
                     .request(readdir())
                     .request(Script::named(Op::remove, "f")));
+  save("attributes", begun()
+                         .request(attribute(Op::attr_create, 5))
+                         .request(attribute(Op::attr_fetch_add, 1, {1, 2, 1, 0}))
+                         .request(attribute(Op::attr_fetch_add, 1, {1, 2, 1, 0}), 1)
+                         .request(attribute(Op::attr_cas, 7))
+                         .request(attribute(Op::attr_remove, 0)));
+  save("append", begun()
+                     .request(append(kBulk, {1, 2, 1, 0}))
+                     .request(append(kBulk), 1)
+                     .data(bulk)
+                     .data(bulk, wire::Part::stream, 0, 1)
+                     .mark(kCut)
+                     .hello());
   save("cancel", begun().request(write).cancel().request(write, 1).cancel(1));
   save("cut", begun().request(write).mark(kCut).hello());
   save("resume", begun().request(write).mark(kResume).again().request(write).data(bulk));

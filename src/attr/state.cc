@@ -1,0 +1,351 @@
+#include "attr/state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace forebay::attr {
+
+namespace {
+
+using Kind = Command::Kind;
+
+constexpr unsigned char kOpen = 0x80;  // in the kind of a lane
+
+Error strange(const Command& c, std::string_view why) {
+  return Error(EINVAL, fmt::format("state: command {} of file {}: {}", static_cast<int>(c.kind),
+                                   c.file, why));
+}
+
+}  // namespace
+
+Result<uint64_t> State::apply(const Command& c) {
+  switch (c.kind) {
+    case Kind::life:
+      return life_ = c.value;
+    case Kind::file:
+      return add_file(c);
+    case Kind::lane:
+      return restore_lane(c);
+    case Kind::forget_client:
+      return forget_client(c);
+    default:
+      break;
+  }
+  File* const file = at(c.file);
+  if (!file) return strange(c, "there is no such file");
+  switch (c.kind) {
+    case Kind::forget_file:
+      return forget_file(c);
+    case Kind::append:
+      return grant(*file, c);
+    case Kind::wrote:
+    case Kind::lost:
+      return settle(*file, c);
+    case Kind::hole:
+      return add_hole(*file, c.value, c.extra), c.value;
+    case Kind::cut:
+      return cut(*file, c);
+    default:
+      return change(*file, c);
+  }
+}
+
+// ---- Files ----
+
+State::File* State::at(uint32_t number) {
+  const auto found = files_.find(number);
+  return found == files_.end() ? nullptr : found->second.get();
+}
+
+uint32_t State::find(std::string_view key) const {
+  const auto found = numbers_.find(key);
+  return found == numbers_.end() ? 0 : found->second;
+}
+
+Result<uint64_t> State::add_file(const Command& c) {
+  if (c.file == 0 || at(c.file) || numbers_.contains(c.name)) {
+    return strange(c, "it is known already");
+  }
+  if (files_.size() >= limits_.files) {
+    return Error(ENOSPC, fmt::format("the server keeps attributes and appends of {} files, and of "
+                                     "no more",
+                                     files_.size()));
+  }
+  auto file = std::make_unique<File>(limits_.attributes);
+  file->key = c.name;
+  file->handle = c.handle.empty() ? c.name : c.handle;
+  numbers_.emplace(c.name, c.file);
+  files_.emplace(c.file, std::move(file));
+  last_file_ = std::max(last_file_, c.file);
+  return uint64_t{c.file};
+}
+
+Result<uint64_t> State::forget_file(const Command& c) {
+  numbers_.erase(at(c.file)->key);
+  files_.erase(c.file);
+  return uint64_t{0};
+}
+
+std::vector<std::pair<uint32_t, Handle>> State::files() const {
+  std::vector<std::pair<uint32_t, Handle>> all;
+  for (const auto& [number, file] : files_) all.emplace_back(number, Handle{file->handle});
+  return all;
+}
+
+// ---- Attributes ----
+
+Result<uint64_t> State::get(uint32_t file, std::string_view name) const {
+  static const Values kNone;
+  const File* const found = at(file);
+  return (found ? found->values : kNone).get(name);
+}
+
+const Values* State::values(uint32_t file) const {
+  const File* const found = at(file);
+  return found ? &found->values : nullptr;
+}
+
+Result<uint64_t> State::change(File& file, const Command& c) {
+  if (auto room = room_for(c.once); !room) return std::move(room).error();
+  Values& values = file.values;
+  Result<void> done;
+  uint64_t before = 0;
+  const auto keep = [&](Result<uint64_t> result) -> Result<void> {
+    if (!result) return std::move(result).error();
+    before = *result;
+    return {};
+  };
+  switch (c.kind) {
+    case Kind::create:
+      done = values.create(c.name, c.value);
+      break;
+    case Kind::remove:
+      done = values.remove(c.name);
+      break;
+    case Kind::set:
+      done = values.set(c.name, c.value);
+      break;
+    case Kind::add:
+      done = keep(values.fetch_and_add(c.name, c.value));
+      break;
+    case Kind::swap:
+      done = keep(values.compare_and_swap(c.name, c.extra, c.value));
+      break;
+    default:
+      return strange(c, "is unknown");
+  }
+  if (!done) return std::move(done).error();
+  remember(c.once, {c.once.sequence, c.kind, c.file, before});
+  if (c.kind == Kind::remove && file.bare() && file.end == 0) (void)forget_file(c);
+  return before;
+}
+
+// What their appends need is in the file system.
+std::vector<uint32_t> State::bare_files(size_t most) const {
+  std::vector<uint32_t> bare;
+  for (const auto& [number, file] : files_) {
+    if (bare.size() < most && file->bare()) bare.push_back(number);
+  }
+  return bare;
+}
+
+// ---- Appends ----
+
+uint64_t State::end(uint32_t file) const {
+  const File* const found = at(file);
+  return found ? found->end : 0;
+}
+
+std::vector<Hole> State::holes(uint32_t number) const {
+  std::vector<Hole> all;
+  if (const File* file = at(number)) {
+    for (const auto& [offset, length] : file->holes) all.push_back({offset, length});
+  }
+  return all;
+}
+
+Result<uint64_t> State::grant(File& file, const Command& c) {
+  if (auto room = room_for(c.once); !room) return std::move(room).error();
+  if (c.extra == 0 || c.value > kMaxOffset || c.extra > kMaxOffset - c.value) {
+    return Error(EFBIG, "an append would end beyond the largest offset");
+  }
+  if (!file.open.emplace(c.value, Grant{c.extra, c.once}).second) {
+    return strange(c, "the place was granted before");
+  }
+  file.end = std::max(file.end, c.value + c.extra);
+  remember(c.once, {c.once.sequence, c.kind, c.file, c.value, c.extra, true});
+  return c.value;
+}
+
+// Settled as a hole, a place is written after all if its request comes again.
+Result<uint64_t> State::settle(File& file, const Command& c) {
+  const auto granted = file.open.find(c.value);
+  const auto hole = file.holes.find(c.value);
+  if (granted == file.open.end() && hole == file.holes.end()) return c.value;  // it was cut off
+  if (c.kind == Kind::wrote) {
+    Done* const mine = lane(c.once);
+    if (mine && mine->kind == Kind::append && mine->file == c.file && mine->value == c.value) {
+      mine->open = false;
+    }
+    if (hole != file.holes.end()) file.holes.erase(hole);
+  } else if (granted != file.open.end()) {
+    add_hole(file, c.value, granted->second.length);
+  }
+  if (granted != file.open.end()) file.open.erase(granted);
+  return c.value;
+}
+
+void State::add_hole(File& file, uint64_t offset, uint64_t length) const {
+  file.holes[offset] = length;
+  if (file.holes.size() <= limits_.holes) return;
+  file.holes.erase(file.holes.begin());
+  ++file.more_holes;
+}
+
+// What was granted behind the new end was cut off with the rest: to its request it has happened.
+Result<uint64_t> State::cut(File& file, const Command& c) {
+  for (auto grant = file.open.begin(); grant != file.open.end();) {
+    if (grant->first + grant->second.length <= c.value) {
+      ++grant;
+      continue;
+    }
+    Done* const its = lane(grant->second.once);
+    if (its && its->kind == Kind::append && its->value == grant->first) its->open = false;
+    grant = file.open.erase(grant);
+  }
+  file.holes.erase(file.holes.lower_bound(c.value), file.holes.end());
+  file.end = c.value;
+  return c.value;
+}
+
+std::vector<Command> State::orphans() const {
+  std::vector<Command> all;
+  for (const auto& [number, file] : files_) {
+    for (const auto& [place, grant] : file->open) {
+      const Done* const its = lane(grant.once);
+      if (!its || its->sequence != grant.once.sequence) {
+        all.push_back({.kind = Kind::lost, .file = number, .value = place, .once = grant.once});
+      }
+    }
+  }
+  return all;
+}
+
+// ---- Requests that were done ----
+
+Done* State::lane(const Once& once) {
+  if (once.empty()) return nullptr;
+  const auto found = clients_.find(ClientId{once.client, once.client2});
+  if (found == clients_.end() || once.lane >= found->second.lanes.size()) return nullptr;
+  return &found->second.lanes[once.lane];
+}
+
+Result<std::optional<Done>> State::recall(const Once& once) const {
+  const Done* const last = lane(once);
+  if (!last || last->sequence < once.sequence) return std::optional<Done>();
+  if (last->sequence == once.sequence) return std::optional(*last);
+  return Error(ECANCELED, fmt::format("request {} of a client that has gone on to {}",
+                                      once.sequence, last->sequence));
+}
+
+Result<void> State::room_for(const Once& once) const {
+  if (once.empty() || lane(once) || lanes_ + once.lane < limits_.lanes) return {};
+  return Error(ENOBUFS, fmt::format("the server remembers {} requests of {} clients, and no more",
+                                    lanes_, clients_.size()));
+}
+
+void State::remember(const Once& once, const Done& done) {
+  if (once.empty()) return;
+  Client& client = clients_[{once.client, once.client2}];
+  if (once.lane >= client.lanes.size()) {
+    lanes_ += once.lane + size_t{1} - client.lanes.size();
+    client.lanes.resize(once.lane + size_t{1});
+  }
+  client.lanes[once.lane] = done;
+}
+
+Result<uint64_t> State::restore_lane(const Command& c) {
+  if (c.name.size() != 1) return strange(c, "a lane of no kind");
+  const auto kind = static_cast<unsigned char>(c.name.front());
+  remember(c.once, {c.once.sequence, static_cast<Kind>(kind & ~kOpen), c.file, c.value, c.extra,
+                    (kind & kOpen) != 0});
+  return c.value;
+}
+
+// Its places that nobody has written are holes for good.
+Result<uint64_t> State::forget_client(const Command& c) {
+  const auto found = clients_.find(ClientId{c.once.client, c.once.client2});
+  if (found == clients_.end()) return uint64_t{0};
+  const std::vector<Done> lanes = std::move(found->second.lanes);
+  lanes_ -= lanes.size();
+  clients_.erase(found);
+  for (const Done& done : lanes) {
+    File* const file = done.open ? at(done.file) : nullptr;
+    if (!file) continue;
+    (void)settle(*file, {.kind = Kind::lost, .file = done.file, .value = done.value});
+  }
+  return uint64_t{0};
+}
+
+void State::touch(const Once& once, uint64_t tick) {
+  const auto found = clients_.find(ClientId{once.client, once.client2});
+  if (found != clients_.end()) found->second.tick = tick;
+}
+
+std::vector<Once> State::clients_before(uint64_t tick) const {
+  std::vector<Once> old;
+  for (const auto& [id, client] : clients_) {
+    if (client.tick < tick) old.push_back({id.a, id.b});
+  }
+  return old;
+}
+
+// ---- All of it ----
+
+void State::snapshot(const std::function<void(const Command&)>& tell) const {
+  tell({.kind = Kind::life, .value = life_});
+  for (const auto& [number, file] : files_) {
+    tell({.kind = Kind::file, .file = number, .name = file->key, .handle = file->handle});
+    file->values.each([&, number = number](std::string_view name, uint64_t value) {
+      tell({.kind = Kind::create, .file = number, .value = value, .name = name});
+    });
+    if (file->end != 0) tell({.kind = Kind::cut, .file = number, .value = file->end});
+    for (const auto& [offset, length] : file->holes) {
+      tell({.kind = Kind::hole, .file = number, .value = offset, .extra = length});
+    }
+  }
+  for (const auto& [id, client] : clients_) {
+    for (size_t i = 0; i < client.lanes.size(); ++i) {
+      const Done& d = client.lanes[i];
+      if (d.sequence == 0) continue;
+      const auto kind =
+          static_cast<char>(static_cast<unsigned char>(d.kind) | (d.open ? kOpen : 0));
+      const Once once{id.a, id.b, d.sequence, static_cast<uint16_t>(i)};
+      tell({Kind::lane, d.file, d.value, d.length, once, std::string_view(&kind, 1)});
+    }
+  }
+  // After their lanes, unless those have gone on.
+  for (const auto& [number, file] : files_) {
+    for (const auto& [place, grant] : file->open) {
+      const Done* const its = lane(grant.once);
+      const bool theirs = its && its->sequence == grant.once.sequence;
+      tell({Kind::append, number, place, grant.length, theirs ? grant.once : Once{}});
+    }
+  }
+}
+
+State::Counts State::counts() const {
+  Counts n;
+  n.files = files_.size();
+  n.clients = clients_.size();
+  n.lanes = lanes_;
+  for (const auto& [number, file] : files_) {
+    n.attributes += file->values.size();
+    n.open += file->open.size();
+    n.holes += file->holes.size() + file->more_holes;
+  }
+  return n;
+}
+
+}  // namespace forebay::attr

@@ -1,0 +1,180 @@
+// State: what the clients of one export share about its files: the attributes of each file
+// (values.h), where its appends go, and which requests were done, so that none is done twice.
+//
+// From the poster on shared file pointers and atomic append in IOFSL ("paper 4"): attributes held
+// by a server, and appends whose place is the end of the file, which is fetched and moved on in one
+// step. We add what a crash needs: every change is a Command, commands are the records of a journal
+// (record.h), and a State that has applied the same commands is the same State.
+//
+// Appends. A place is granted first and written then. A grant is open until its write has ended: it
+// is settled (`wrote`), or its bytes are a hole (`lost`). A request that comes again gets the place
+// that it had, and writes the same bytes there; so a grant belongs to its request for ever, also
+// in a later life of the server, and nobody else can have it (the fence).
+//
+// Invariants:
+//  1. apply() changes something and succeeds, or changes nothing and fails.
+//  2. A lane knows the last request of its client that changed something; one that comes after a
+//     later one is refused.
+//  3. A file's end is at or behind every place that was granted since it was last cut.
+//  4. Files, attributes, lanes and listed holes are bounded (Limits).
+//
+// A value: no threads, no clock, no files.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "attr/values.h"
+#include "core/op.h"
+
+namespace forebay::attr {
+
+struct Command {
+  enum class Kind : uint8_t {
+    life = 1,  // value: this life of the server, one more than the last
+    file,      // file: a number that is free; name: its key; handle: one of its handles
+    forget_file,
+    create,  // file, name, value
+    remove,  // file, name
+    set,     // file, name, value
+    add,     // file, name, value
+    swap,    // file, name, value, extra (expected)
+    append,  // file, value (the place), extra (the length)
+    wrote,   // file, value (the place): its bytes are in the file
+    lost,    // file, value (the place): they are not, as far as we know
+    hole,    // file, value (the place), extra (the length); of a snapshot
+    cut,     // file, value: the size of the file, whatever it was before
+    lane,    // of a snapshot: once, file, value, extra (the length), name (a byte: kind, open)
+    forget_client,  // once.client, client2
+  };
+  Kind kind = Kind::life;
+  uint32_t file = 0;
+  uint64_t value = 0, extra = 0;
+  Once once = {};
+  std::string_view name = {}, handle = {};
+  bool operator==(const Command&) const = default;
+};
+
+// What a lane remembers of its last request.
+struct Done {
+  uint64_t sequence = 0;
+  Command::Kind kind = Command::Kind::life;
+  uint32_t file = 0;
+  uint64_t value = 0;   // its result
+  uint64_t length = 0;  // of an append
+  bool open = false;    // an append whose bytes may not be in the file
+};
+
+struct Hole {
+  uint64_t offset = 0, length = 0;
+  bool operator==(const Hole&) const = default;
+};
+
+class State {
+ public:
+  struct Limits {
+    size_t files = 65536;
+    size_t attributes = kMaxAttributes;  // of one file
+    size_t lanes = 1 << 20;              // of all clients
+    size_t holes = 256;                  // of one file; the lowest are only counted beyond
+  };
+  State() : State(Limits()) {}
+  explicit State(Limits limits) : limits_(limits) {}
+
+  // The result is an attribute's value before, or the place of an append.
+  Result<uint64_t> apply(const Command& command);
+
+  // Nothing: it is new. An error: its client has gone on to a later one.
+  Result<std::optional<Done>> recall(const Once& once) const;
+
+  // 0: it is not known. A number for one that is not known is next_file().
+  uint32_t find(std::string_view key) const;
+  uint32_t next_file() const { return last_file_ + 1; }
+  Result<uint64_t> get(uint32_t file, std::string_view name) const;
+  const Values* values(uint32_t file) const;
+  uint64_t end(uint32_t file) const;  // 0: nothing was appended
+  std::vector<Hole> holes(uint32_t file) const;
+
+  // Commands that make an empty State into this one.
+  void snapshot(const std::function<void(const Command&)>& tell) const;
+
+  // Those whose last request is older than `before`, by the numbers that touch() gave.
+  void touch(const Once& once, uint64_t tick);
+  std::vector<Once> clients_before(uint64_t tick) const;
+  // Every file, by one of its handles.
+  std::vector<std::pair<uint32_t, Handle>> files() const;
+  // Files of which nothing is known but an end that their size shows as well.
+  std::vector<uint32_t> bare_files(size_t most) const;
+  // Grants that nobody can come back for: their requests had no Once.
+  std::vector<Command> orphans() const;
+
+  uint64_t life() const { return life_; }
+  struct Counts {
+    size_t files = 0, attributes = 0, clients = 0, lanes = 0;
+    size_t open = 0;   // grants
+    size_t holes = 0;  // listed or not
+  };
+  Counts counts() const;
+
+ private:
+  struct Grant {
+    uint64_t length;
+    Once once;
+  };
+  struct File {
+    explicit File(size_t attributes) : values(attributes) {}
+    std::string key, handle;
+    Values values;
+    uint64_t end = 0;
+    std::map<uint64_t, Grant> open;  // by place
+    std::map<uint64_t, uint64_t> holes;
+    size_t more_holes = 0;  // not listed
+    bool bare() const { return values.size() == 0 && open.empty() && holes.empty(); }
+  };
+  struct Client {
+    std::vector<Done> lanes;
+    uint64_t tick = 0;
+  };
+  struct ClientId {
+    uint64_t a, b;
+    bool operator==(const ClientId&) const = default;
+  };
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view s) const { return std::hash<std::string_view>()(s); }
+    size_t operator()(const ClientId& id) const { return id.a ^ id.b; }
+  };
+
+  Result<uint64_t> add_file(const Command& c);
+  Result<uint64_t> forget_file(const Command& c);
+  Result<uint64_t> change(File& file, const Command& c);
+  Result<uint64_t> grant(File& file, const Command& c);
+  Result<uint64_t> settle(File& file, const Command& c);
+  Result<uint64_t> cut(File& file, const Command& c);
+  Result<uint64_t> restore_lane(const Command& c);
+  Result<uint64_t> forget_client(const Command& c);
+  Result<void> room_for(const Once& once) const;
+  void remember(const Once& once, const Done& done);
+  Done* lane(const Once& once);
+  const Done* lane(const Once& once) const { return const_cast<State*>(this)->lane(once); }
+  void add_hole(File& file, uint64_t offset, uint64_t length) const;
+  File* at(uint32_t number);
+  const File* at(uint32_t number) const { return const_cast<State*>(this)->at(number); }
+
+  Limits limits_;
+  uint64_t life_ = 0;
+  uint32_t last_file_ = 0;
+  size_t lanes_ = 0;
+  std::unordered_map<uint32_t, std::unique_ptr<File>> files_;
+  std::unordered_map<std::string, uint32_t, Hash, std::equal_to<>> numbers_;  // by key
+  std::unordered_map<ClientId, Client, Hash> clients_;
+};
+
+}  // namespace forebay::attr

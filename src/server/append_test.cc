@@ -1,0 +1,170 @@
+// Attributes and appends as clients of a server see them.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "server/raw_client.h"
+
+namespace forebay::server {
+namespace {
+
+class SharedServer : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    sim_ = std::make_unique<SimServer>(test_seed());
+    a_ = sim_->client("a");
+    b_ = sim_->client("b");
+    file_ = create(*a_, "f");
+    others_ = opened(*b_, Access::both);
+  }
+  void TearDown() override {
+    a_.reset();
+    b_.reset();
+  }
+  OpenFile opened(RawClient& client, Access access) {
+    Request open = request(Op::open, file_.handle);
+    open.access = access;
+    return {file_.handle, client.call(std::move(open))->reply().right};
+  }
+  Request attr(Op op, const OpenFile& file, std::string name, uint64_t value = 0, Once once = {}) {
+    Request r = request(op, file.handle, std::move(name));
+    r.right = file.right;
+    r.value = value;
+    r.once = once;
+    return r;
+  }
+  Request append(const OpenFile& file, size_t size, Once once = {}) {
+    Request r = data_request(Op::write, file, range(0, size));
+    r.flags = kFlagAppend;
+    r.once = once;
+    return r;
+  }
+
+  std::unique_ptr<SimServer> sim_;
+  std::unique_ptr<RawClient> a_, b_;
+  OpenFile file_, others_;
+};
+
+TEST_F(SharedServer, ClientsShareNumbers) {
+  EXPECT_EQ(a_->call(attr(Op::attr_fetch_add, file_, "n", 1))->error(), ENODATA);
+  EXPECT_EQ(a_->call(attr(Op::attr_create, file_, "n", 5))->error(), 0);
+  EXPECT_EQ(b_->call(attr(Op::attr_create, others_, "n", 5))->error(), EEXIST);
+  EXPECT_EQ(b_->call(attr(Op::attr_fetch_add, others_, "n", 2))->reply().value, 5u);
+  EXPECT_EQ(a_->call(attr(Op::attr_get, file_, "n"))->reply().value, 7u);
+  Request cas = attr(Op::attr_cas, file_, "n", 9);
+  cas.expected = 7;
+  EXPECT_EQ(a_->call(std::move(cas))->reply().value, 7u);
+  EXPECT_EQ(b_->call(attr(Op::attr_list, others_, ""))->reply().data,
+            std::string("\x09\0\0\0\0\0\0\0n\0", 10));
+  EXPECT_EQ(b_->call(attr(Op::attr_remove, others_, "n"))->error(), 0);
+  EXPECT_EQ(a_->call(attr(Op::attr_get, file_, "n"))->error(), ENODATA);
+  EXPECT_EQ(a_->call(attr(Op::attr_create, file_, std::string(256, 'x')))->error(), ENAMETOOLONG);
+}
+
+TEST_F(SharedServer, OnlyForThoseWhoHaveTheFileOpen) {
+  EXPECT_EQ(a_->call(attr(Op::attr_create, {file_.handle, {"rubbish"}}, "n"))->error(), EBADF);
+  const OpenFile other = create(*a_, "g");
+  EXPECT_EQ(a_->call(attr(Op::attr_create, {file_.handle, other.right}, "n"))->error(), EBADF);
+  const OpenFile reader = opened(*b_, Access::read);
+  EXPECT_EQ(b_->call(attr(Op::attr_create, reader, "n"))->error(), 0) << "reading will do";
+}
+
+TEST_F(SharedServer, ARequestIsDoneOnceWhoeverBringsIt) {
+  a_->call(attr(Op::attr_create, file_, "n"));
+  const Once once{11, 12, 1, 0};
+  EXPECT_EQ(a_->call(attr(Op::attr_fetch_add, file_, "n", 3, once))->reply().value, 0u);
+  EXPECT_EQ(b_->call(attr(Op::attr_fetch_add, others_, "n", 3, once))->reply().value, 0u);
+  EXPECT_EQ(a_->call(attr(Op::attr_get, file_, "n"))->reply().value, 3u);
+  const Once next{11, 12, 2, 0};
+  EXPECT_EQ(b_->call(attr(Op::attr_fetch_add, others_, "n", 3, next))->reply().value, 3u);
+  EXPECT_EQ(a_->call(attr(Op::attr_fetch_add, file_, "n", 3, once))->error(), ECANCELED);
+}
+
+TEST_F(SharedServer, AppendsHaveTheirOwnPlaces) {
+  std::vector<std::pair<RawClient::CallRef, std::string>> sent;
+  uint64_t total = 0;
+  for (int i = 0; i < 40; ++i) {
+    const bool mine = i % 2 == 0;
+    const std::string bytes = pattern(static_cast<uint64_t>(i), 1 + (i * 7919) % 50'000);
+    total += bytes.size();
+    sent.emplace_back(
+        (mine ? a_ : b_)->send(append(mine ? file_ : others_, bytes.size()), bytes, i % 5 == 0),
+        bytes);
+  }
+  std::map<uint64_t, std::string> placed;
+  for (auto& [call, bytes] : sent) {
+    a_->wait(call);
+    b_->wait(call);
+    ASSERT_EQ(call->error(), 0);
+    EXPECT_EQ(call->reply().count, bytes.size());
+    EXPECT_TRUE(placed.emplace(call->reply().value, bytes).second);
+  }
+  std::string all;
+  for (const auto& [place, bytes] : placed) {
+    EXPECT_EQ(place, all.size());
+    all += bytes;
+  }
+  EXPECT_EQ(all.size(), total);
+  std::string got;
+  while (got.size() < total) {
+    const auto part = a_->call(data_request(Op::read, file_, range(got.size(), 30'000)));
+    ASSERT_EQ(part->error(), 0);
+    got += part->in.substr(0, part->reply().count);
+  }
+  EXPECT_TRUE(got == all);
+}
+
+TEST_F(SharedServer, AppendsFollowWritesAndResizes) {
+  EXPECT_EQ(a_->call(append(file_, 3), "abc")->reply().value, 0u);
+  a_->call(data_request(Op::write, file_, range(10, 2)), "xy");
+  EXPECT_EQ(b_->call(append(others_, 3), "def")->reply().value, 12u);
+  Request cut = request(Op::resize, file_.handle);
+  cut.length = Length(5);
+  cut.right = file_.right;
+  // All sent at once: in this order.
+  const auto before = a_->send(append(file_, 3), "ghi");
+  const auto resized = a_->send(cut);
+  const auto after = a_->send(append(file_, 3), "jkl");
+  EXPECT_EQ(a_->wait(before).reply().value, 15u);
+  EXPECT_EQ(a_->wait(resized).error(), 0);
+  EXPECT_EQ(a_->wait(after).reply().value, 5u);
+  EXPECT_EQ(read_back(*b_, others_, 100), std::string("abc\0\0jkl", 8));
+  Request again = request(Op::create, a_->welcome.root, "f");
+  again.flags = kFlagTruncate;
+  again.access = Access::both;
+  again.mode = 0644;
+  EXPECT_EQ(a_->call(std::move(again))->error(), 0);
+  EXPECT_EQ(b_->call(append(others_, 3), "mno")->reply().value, 0u);
+}
+
+TEST_F(SharedServer, AFailedAppendLeavesAHoleUntilItComesAgain) {
+  a_->call(append(file_, 3), "abc");
+  sim_->store->add({.op = Op::write, .error = ENOSPC});
+  const Once once{5, 6, 1, 0};
+  EXPECT_EQ(a_->call(append(file_, 4, once), "defg")->error(), ENOSPC);
+  sim_->store->clear();
+  EXPECT_EQ(b_->call(append(others_, 3), "hij")->reply().value, 7u);
+  EXPECT_EQ(read_back(*a_, file_, 100), std::string("abc\0\0\0\0hij", 10));
+  EXPECT_NE(sim_->server->status().find("\"holes\": 1"), std::string::npos);
+  EXPECT_EQ(b_->call(append(others_, 4, once), "defg")->reply().value, 3u);
+  EXPECT_EQ(read_back(*a_, file_, 100), "abcdefghij");
+  EXPECT_NE(sim_->server->status().find("\"holes\": 0"), std::string::npos);
+  EXPECT_EQ(b_->call(append(others_, 4, once), "defg")->reply().value, 3u) << "from memory";
+}
+
+TEST_F(SharedServer, AnAppendOfNothingTellsTheEnd) {
+  a_->call(append(file_, 3), "abc");
+  EXPECT_EQ(a_->call(append(file_, 0))->reply().value, 3u);
+}
+
+TEST_F(SharedServer, AClientThatSaysGoodbyeIsForgotten) {
+  a_->call(attr(Op::attr_create, file_, "n"));
+  a_->call(attr(Op::attr_fetch_add, file_, "n", 1, {11, 12, 1, 0}));
+  EXPECT_NE(sim_->server->status().find("\"remembered\": 1"), std::string::npos);
+  a_->send_raw(wire::encode_goodbye("done", false));
+  sim_->loop.run_for(1s);
+  EXPECT_NE(sim_->server->status().find("\"remembered\": 0"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace forebay::server

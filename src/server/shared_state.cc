@@ -1,0 +1,430 @@
+// Attributes, the journal, and who waits for it. Appends are in shared_appends.cc.
+#include "server/shared_state.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+#include "core/crc32c.h"
+#include "core/log.h"
+
+namespace forebay::server {
+
+namespace {
+
+constexpr Duration kLookEvery = std::chrono::minutes(1);
+constexpr size_t kRoom = 4096;  // files that are forgotten at once
+
+uint64_t random_id() {
+  uint64_t id = 0;
+  while (id == 0) {
+    if (::getrandom(&id, sizeof id, 0) != sizeof id) id = 0;
+  }
+  return id;
+}
+
+attr::Command::Kind kind_of(Op op) {
+  using Kind = attr::Command::Kind;
+  switch (op) {
+    case Op::attr_create:
+      return Kind::create;
+    case Op::attr_remove:
+      return Kind::remove;
+    case Op::attr_set:
+      return Kind::set;
+    case Op::attr_fetch_add:
+      return Kind::add;
+    default:
+      FOREBAY_ASSERT(op == Op::attr_cas);
+      return Kind::swap;
+  }
+}
+
+// As a part of a file's name.
+std::string plain(std::string_view name) {
+  std::string out(name.substr(0, 64));
+  for (char& c : out) {
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '.') c = '_';
+  }
+  return out;
+}
+
+std::string listed(const attr::Values* values) {
+  std::string data;
+  if (!values) return data;
+  values->each([&](std::string_view name, uint64_t value) {
+    char bytes[sizeof value];
+    std::memcpy(bytes, &value, sizeof value);
+    data.append(bytes, sizeof bytes).append(name).push_back('\0');
+  });
+  return data;
+}
+
+}  // namespace
+
+// ---- Beginning and end ----
+
+Result<std::shared_ptr<SharedState>> SharedState::open(const StateOptions& options, Store& store,
+                                                       const std::string& name) {
+  if (options.folder.empty()) {
+    return std::shared_ptr<SharedState>(new SharedState(random_id()));
+  }
+  auto root = store.root();
+  if (!root) return std::move(root).error();
+  attr::State state;
+  const uint32_t top = crc32c(store.identity(*root));
+  auto journal =
+      Journal::open({fmt::format("{}/{}-{:08x}.journal", options.folder, plain(name), top),
+                     fmt::format("export '{}', whose top is {:08x}", name, top), options.sync,
+                     options.compact_at},
+                    [&](const Command& c) -> Result<void> {
+                      if (auto applied = state.apply(c); !applied)
+                        return std::move(applied).error();
+                      return {};
+                    });
+  if (!journal) return std::move(journal).error();
+  if (options.vouch) {
+    if (auto good = options.vouch((*journal)->id(), (*journal)->made()); !good) {
+      return std::move(good).error();
+    }
+  }
+  std::shared_ptr<SharedState> self(new SharedState((*journal)->id()));
+  self->state_ = std::move(state);
+  self->journal_ = std::move(*journal);
+  if (auto loaded = self->load(store, name); !loaded) return std::move(loaded).error();
+  if (options.sync) self->syncer_ = std::thread([raw = self.get()] { raw->run_syncs(); });
+  return self;
+}
+
+// A new life: what nobody can come back for is settled, and files that are gone are forgotten.
+Result<void> SharedState::load(Store& store, const std::string& name) {
+  if (journal_->torn() != 0) {
+    log::warn(
+        "export '{}': the last {} bytes of its state's journal were cut off: a write that was not "
+        "finished, and not answered",
+        name, journal_->torn());
+  }
+  (void)apply({.kind = Kind::life, .value = state_.life() + 1});
+  for (const Command& lost : state_.orphans()) (void)apply(lost);
+  size_t gone = 0;
+  for (const auto& [number, handle] : state_.files()) {
+    Request r;
+    r.op = Op::getattr;
+    r.caller = this_process_caller();
+    r.handle = handle;
+    const Result<Reply> there = store.call(std::move(r));
+    if (there || there.error().code() != ESTALE) continue;
+    (void)apply({.kind = Kind::forget_file, .file = number});
+    ++gone;
+  }
+  if (gone != 0)
+    log::info("export '{}': attributes of {} files that are gone are forgotten", name, gone);
+  const uint64_t upto = journal_->last();
+  if (auto written = journal_->write(journal_->take()); !written) return written;
+  written_ = upto;
+  seen_.journaled = true;
+  seen_.sync = journal_->sync();
+  return {};
+}
+
+void SharedState::begin(const Around& around) {
+  around_.emplace(around);
+  store_ = &around.store;
+}
+
+void SharedState::close() {
+  std::vector<std::unique_ptr<Mailbox>> dropped;
+  std::unordered_map<std::string, LiveRef, Hash, std::equal_to<>> live;
+  {
+    std::unique_lock lock(mutex_);
+    if (std::exchange(closed_, true)) return;
+    if (journal_ && !journal_->sync()) write_some(lock);
+    dropped = std::exchange(mailboxes_, {});
+    live = std::exchange(live_, {});
+    live_files_ = 0;
+    wake_.notify_all();
+  }
+  if (syncer_.joinable()) syncer_.join();
+  std::unique_lock lock(mutex_);
+  quiet_.wait(lock, [&] { return !writing_; });
+  journal_.reset();  // tasks that are posted may keep us longer
+}
+
+SharedState::~SharedState() {
+  close();
+}
+
+std::string_view SharedState::key_of(const Handle& handle) const {
+  return store_->identity(handle);
+}
+
+// ---- The state, under the lock ----
+
+Result<uint64_t> SharedState::apply(const Command& command) {
+  Result<uint64_t> result = state_.apply(command);
+  if (result && journal_) {
+    journal_->add(command);
+    ++seen_.records;
+  }
+  return result;
+}
+
+Result<uint32_t> SharedState::number_of(const Handle& handle, bool make) {
+  const std::string_view key = key_of(handle);
+  if (const uint32_t number = state_.find(key); number != 0 || !make) return number;
+  const Command add{.kind = Kind::file,
+                    .file = state_.next_file(),
+                    .name = key,
+                    .handle = key == handle.bytes ? std::string_view() : handle.bytes};
+  Result<uint64_t> made = apply(add);
+  if (!made && made.error().code() == ENOSPC) {
+    for (const uint32_t bare : state_.bare_files(kRoom)) {
+      (void)apply({.kind = Kind::forget_file, .file = bare});
+    }
+    made = apply(add);
+  }
+  if (!made) return std::move(made).error();
+  return static_cast<uint32_t>(*made);
+}
+
+Result<uint64_t> SharedState::perform(const Request& r, std::string& data) {
+  const Result<uint32_t> file = number_of(r.handle, r.op == Op::attr_create);
+  if (!file) return file.error();
+  if (r.op == Op::attr_get) return state_.get(*file, r.name);
+  if (r.op == Op::attr_list) return data = listed(state_.values(*file)), uint64_t{0};
+  if (r.op == Op::attr_cas || *file == 0) {
+    const Result<uint64_t> before = state_.get(*file, r.name);
+    if (!before || *before != r.expected) return before;
+  }
+  return apply({kind_of(r.op), *file, r.value, r.expected, r.once, r.name});
+}
+
+// If it was done before, its result; nothing: it is new.
+Result<std::optional<uint64_t>> SharedState::recalled(const Request& r) {
+  if (r.once.empty()) return std::optional<uint64_t>();
+  auto done = state_.recall(r.once);
+  if (!done) return std::move(done).error();
+  if (!*done) return std::optional<uint64_t>();
+  if ((*done)->kind != kind_of(r.op)) {
+    return Error(EINVAL, fmt::format("{}: once: was another operation", op_info(r.op).name));
+  }
+  ++seen_.repeated;
+  return std::optional((*done)->value);
+}
+
+uint64_t SharedState::tick_of(Time t) {
+  return static_cast<uint64_t>(t.since_start / std::chrono::seconds(1)) + 1;
+}
+
+// Clients that have not asked for anything for long.
+void SharedState::forget_old(Time now) {
+  if (now - last_look_ < kLookEvery && last_look_ != Time{}) return;
+  last_look_ = now;
+  for (const Once& known : state_.clients_before(1)) state_.touch(known, tick_of(now));
+  if (now.since_start < kRetain) return;
+  for (const Once& old : state_.clients_before(tick_of({now.since_start - kRetain}))) {
+    (void)apply({.kind = Kind::forget_client, .once = old});
+  }
+}
+
+Error SharedState::refusal() const {
+  return Error(failure_->code(),
+               fmt::format("what clients share cannot be changed, because its journal cannot be "
+                           "written: {}",
+                           failure_->what()));
+}
+
+// ---- Requests ----
+
+void SharedState::submit(Request&& r, Completion&& done, Loop* loop) {
+  Waiting waiting;
+  std::optional<Error> error;
+  bool post = false, wait = false;
+  {
+    std::unique_lock lock(mutex_);
+    if (closed_) return;
+    auto known = op_info(r.op).changes ? recalled(r) : std::optional<uint64_t>();
+    Result<uint64_t> result = uint64_t{0};
+    if (!known) {
+      result = std::move(known).error();
+    } else if (*known) {
+      result = **known;
+    } else if (failure_ && op_info(r.op).changes) {
+      result = refusal();
+    } else {
+      result = perform(r, waiting.data);
+    }
+    if (!result) error = std::move(result).error();
+    if (!error) waiting.value = *result;
+    if (loop && !r.once.empty()) {
+      state_.touch(r.once, tick_of(loop->now()));
+      forget_old(loop->now());
+    }
+    waiting.record = journal_ ? journal_->last() : 0;
+    wait = !error && waiting.record > written_;
+    if (wait && !loop) error = write_now(lock, waiting.record), wait = false;
+    waiting.done = std::move(done);
+    if (wait || (failure_ && loop)) post = put_off(wait ? std::move(waiting) : Waiting{}, *loop);
+  }
+  if (post) post_flush(*loop);
+  if (wait) return;
+  if (error) return waiting.done(std::move(*error));
+  waiting.run({});
+}
+
+void SharedState::Waiting::run(const Result<void>& written) {
+  if (then) return then(written);
+  if (!written) return done(Error(written.error()).with_unknown_outcome());
+  Reply reply;
+  reply.value = value;
+  reply.data = std::move(data);
+  done(std::move(reply));
+}
+
+void SharedState::when_written(uint64_t record, Loop& loop, Callback<void(Result<void>)> then) {
+  bool post = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return;
+    if (record > written_) {
+      Waiting waiting;
+      waiting.record = record;
+      waiting.then = std::move(then);
+      post = put_off(std::move(waiting), loop);
+    }
+  }
+  if (post) return post_flush(loop);
+  if (then) then({});
+}
+
+void SharedState::forget(const Once& client) {
+  std::lock_guard lock(mutex_);
+  if (!closed_) (void)apply({.kind = Kind::forget_client, .once = client});
+}
+
+// ---- Writing the journal ----
+
+SharedState::Mailbox& SharedState::mailbox(Loop& loop) {
+  for (const auto& box : mailboxes_) {
+    if (box->loop == &loop) return *box;
+  }
+  mailboxes_.push_back(std::make_unique<Mailbox>());
+  mailboxes_.back()->loop = &loop;
+  return *mailboxes_.back();
+}
+
+// Under the lock. True: a flush is to be posted.
+bool SharedState::put_off(Waiting waiting, Loop& loop) {
+  Mailbox& box = mailbox(loop);
+  if (waiting.done || waiting.then) box.waiting.push_back(std::move(waiting));
+  if (journal_->sync()) return wake_.notify_one(), false;
+  return !std::exchange(box.posted, true);
+}
+
+// When all that has arrived on the loop has been looked at.
+void SharedState::post_flush(Loop& loop) {
+  loop.post([self = shared_from_this(), &loop] { self->flush(loop); });
+}
+
+void SharedState::flush(Loop& here) {
+  std::vector<Waiting> ready;
+  std::optional<Error> failure;
+  uint64_t written = 0;
+  {
+    std::unique_lock lock(mutex_);
+    if (closed_) return;
+    mailbox(here).posted = false;
+    if (!journal_->sync()) write_some(lock);
+    if (closed_) return;
+    // Those whose record is being written by somebody else are told when it is.
+    Mailbox& box = mailbox(here);
+    written = written_;
+    const auto rest = std::ranges::find_if(
+        box.waiting, [&](const Waiting& w) { return w.record > std::max(written, failed_); });
+    ready.assign(std::make_move_iterator(box.waiting.begin()), std::make_move_iterator(rest));
+    box.waiting.erase(box.waiting.begin(), rest);
+    failure = failure_;
+  }
+  for (Waiting& waiting : ready) {
+    waiting.run(waiting.record > written ? Result<void>(*failure) : Result<void>());
+  }
+}
+
+// Writes what was added, unless somebody is at it; the lock is let go meanwhile.
+void SharedState::write_some(std::unique_lock<std::mutex>& lock) {
+  if (writing_ || (journal_->empty() && !failure_)) return;
+  writing_ = true;
+  const uint64_t upto = journal_->last();
+  const bool compact = journal_->wants_compaction();
+  Journal::Snapshot snapshot;
+  std::string records;
+  compact ? void(snapshot = journal_->take_snapshot(state_)) : void(records = journal_->take());
+  const uint64_t last = journal_->last();
+  lock.unlock();
+  Result<void> written = compact ? journal_->replace(snapshot) : journal_->write(records);
+  lock.lock();
+  writing_ = false;
+  ++seen_.writes;
+  seen_.compactions += compact && written;
+  if (written) {
+    written_ = last;
+    failure_.reset();
+  } else {
+    if (!failure_) log::error("{}", written.error().message());
+    failed_ = upto;
+    failure_ = std::move(written).error();
+  }
+  quiet_.notify_all();
+  if (closed_) return;
+  for (const auto& box : mailboxes_) {
+    if (!box->waiting.empty() && !std::exchange(box->posted, true)) post_flush(*box->loop);
+  }
+}
+
+// For those without a loop: until the record is written.
+std::optional<Error> SharedState::write_now(std::unique_lock<std::mutex>& lock, uint64_t record) {
+  while (record > written_ && record > failed_ && !closed_) {
+    if (journal_->sync()) {
+      wake_.notify_one();
+      quiet_.wait(lock);
+    } else if (writing_) {
+      quiet_.wait(lock);
+    } else {
+      write_some(lock);
+    }
+  }
+  if (record <= written_) return std::nullopt;
+  return Error(failure_ ? failure_->code() : ESHUTDOWN, failure_ ? failure_->what() : "")
+      .with_unknown_outcome();
+}
+
+void SharedState::run_syncs() {
+  std::unique_lock lock(mutex_);
+  while (!closed_) {
+    if (journal_->empty()) wake_.wait(lock);
+    write_some(lock);
+  }
+  write_some(lock);
+}
+
+// ---- Status ----
+
+SharedState::Status SharedState::status() const {
+  std::lock_guard lock(mutex_);
+  Status s = seen_;
+  s.counts = state_.counts();
+  s.life = state_.life();
+  s.journal_bytes = journal_ ? journal_->size() : 0;
+  s.failing = failure_.has_value();
+  return s;
+}
+
+std::vector<attr::Hole> SharedState::holes(const Handle& handle) const {
+  std::lock_guard lock(mutex_);
+  return state_.holes(state_.find(key_of(handle)));
+}
+
+}  // namespace forebay::server
