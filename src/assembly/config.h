@@ -26,6 +26,7 @@ struct ServerConfig {
   std::string name;
   std::string run_dir;
   std::vector<std::string> listen = {"unix", "tcp"};
+  std::string key_file;
   unsigned workers = 0;
   std::string log_level = "info";
   std::string log_file;
@@ -64,6 +65,7 @@ struct ExportConfig {
 
 struct ClientConfig {
   std::string server;
+  std::string key_file;
   std::string transport = "any";
   uint64_t shared_memory = 4_MiB;
   uint64_t alloc_memory = 1_GiB;

@@ -69,8 +69,11 @@ Result<void> ServerHost::build(const Config& config, std::function<void()> on_st
 Result<void> ServerHost::listen(const Config& config) {
   auto addresses = listen_addresses(config.server, run_dir_.path());
   if (!addresses) return addresses.error();
+  auto key = load_key(config.server.key_file);
+  if (!key) return std::move(key).error().at("server.key_file");
+  transport_ = std::make_unique<SocketTransport>(SocketOptions{.key = *key});
   for (const Address& address : *addresses) {
-    auto listener = transport_.listen(
+    auto listener = transport_->listen(
         address, *lobby_,
         [this](std::unique_ptr<Connection> connection) { server_->accept(std::move(connection)); });
     if (!listener) return listener.error();

@@ -120,7 +120,10 @@ Result<void> Lobby::welcome_peer(const Peer& peer, const wire::Hello& hello) con
                  fmt::format("authentication '{}' is not known to this server", hello.auth_method));
   }
   if (!peer.caller) {
-    return Error(EACCES, fmt::format("the kernel does not say who is at {}", peer.where));
+    return Error(EACCES,
+                 fmt::format("nobody vouches for {}: a client on another node proves itself "
+                             "by the server's key (client.key_file)",
+                             peer.where));
   }
   const uint32_t own = ::geteuid();
   const bool control = hello.purpose == wire::Hello::Purpose::control;
