@@ -63,6 +63,12 @@ struct ExportConfig {
   bool trace = false;
 };
 
+// The servers that serve the same exports together.
+struct ClusterConfig {
+  std::vector<std::string> servers;  // NAME=ADDRESS
+  Duration patience = std::chrono::seconds(5);
+};
+
 struct ClientConfig {
   std::string server;
   std::string key_file;
@@ -80,6 +86,7 @@ struct ClientConfig {
 struct Config {
   ServerConfig server;
   std::vector<ExportConfig> exports;
+  ClusterConfig cluster;
   ClientConfig client;
   std::string file;  // what was read; empty: no file
 
@@ -100,6 +107,7 @@ struct Key {
 
 std::vector<Key> describe(ServerConfig& config);
 std::vector<Key> describe(ExportConfig& config);
+std::vector<Key> describe(ClusterConfig& config);
 std::vector<Key> describe(ClientConfig& config);
 
 std::string type_text(const Key& key);

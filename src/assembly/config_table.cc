@@ -136,6 +136,20 @@ std::vector<Key> describe(ExportConfig& c) {
   };
 }
 
+std::vector<Key> describe(ClusterConfig& c) {
+  return {
+      {"servers", &c.servers,
+       "the servers that serve the same exports together, each as `NAME=ADDRESS`, where NAME is "
+       "its "
+       "server.name; the same on all of them, and each needs a key_file; see "
+       "[several servers](#several-servers); empty: this server is alone"},
+      {"patience", &c.patience,
+       "how long a server tries to reach the one where a file lives, before requests of its "
+       "clients "
+       "fail with EHOSTDOWN"},
+  };
+}
+
 std::vector<Key> describe(ClientConfig& c) {
   return {
       {"server", &c.server,

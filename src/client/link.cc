@@ -130,6 +130,12 @@ void Link::greet() {
   hello.job = options_.job;
   hello.pid = static_cast<uint32_t>(::getpid());
   hello.chunk = options_.chunk;
+  if (const RelayIdentity* relay = options_.relay.get()) {
+    hello.relay = relay->self;
+    hello.home = relay->home;
+    hello.servers = relay->servers;
+    hello.root = relay->root;
+  }
   connection_->send(wire::encode(hello));
 }
 

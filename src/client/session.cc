@@ -22,7 +22,9 @@ Error lost_outcome(const Request& request, std::string_view why) {
 }  // namespace
 
 Session::Session(Loop& loop, Transport& transport, const RemoteOptions& options, bool patient)
-    : loop_(loop), link_(loop, transport, options, *this, patient) {}
+    : loop_(loop),
+      relays_(options.relay != nullptr),
+      link_(loop, transport, options, *this, patient) {}
 
 Session::~Session() {
   FOREBAY_ASSERT(idle(), fmt::format("{} requests are unanswered", live_));

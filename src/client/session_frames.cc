@@ -240,7 +240,7 @@ void Session::on_posts(uint64_t bits) {
 }
 
 void Session::note_stability(const Flight& flight, Result<Reply>& result) {
-  if (!result) return;
+  if (!result || relays_) return;
   const Request& r = flight.message.request;
   if (r.op == Op::write && result->verifier != 0) {
     uncommitted_.acknowledged(r.handle, result->verifier);

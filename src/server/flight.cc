@@ -4,6 +4,7 @@
 
 #include "server/bulk.h"
 #include "server/lent_flight.h"
+#include "server/relay_flight.h"
 #include "server/session.h"
 
 namespace forebay::server {
@@ -30,6 +31,9 @@ std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session,
   if (message.place != wire::kNoArea) {
     auto lent = session->lent();
     return std::make_shared<LentFlight>(std::move(session), std::move(message), std::move(lent));
+  }
+  if ((bulk_write || bulk_read) && RelayFlight::takes(*session, message)) {
+    return std::make_shared<RelayFlight>(std::move(session), std::move(message));
   }
   if (bulk_write) return std::make_shared<WriteFlight>(std::move(session), std::move(message));
   if (bulk_read) return std::make_shared<ReadFlight>(std::move(session), std::move(message));
@@ -164,11 +168,11 @@ void Flight::landed(const wire::Pull& pull) {
 }
 
 void Flight::submit(Request&& request, unsigned call) {
-  exported().store().submit(std::move(request), returns(call), {&loop(), session_->id()});
+  session_->submit(std::move(request), returns(call));
 }
 
 void Flight::settle(Request&& close, unsigned call) {
-  exported().store().settle(std::move(close), returns(call), {&loop(), session_->id()});
+  session_->settle(std::move(close), returns(call));
 }
 
 Completion Flight::returns(unsigned call) {
@@ -217,7 +221,7 @@ void Flight::release() {
 }
 
 void Flight::proved() {
-  if (presented_) presented_->writes = true;
+  if (presented_ && session_->lives_here(presented_->holder.handle)) presented_->writes = true;
 }
 
 void Flight::cancel() {

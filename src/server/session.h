@@ -50,6 +50,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
     std::shared_ptr<SessionInfo> info;
     CallerRef caller;       // the peer, as the kernel knows it
     wire::Welcome welcome;  // what every connection of this session is told
+    bool relayed = false;   // another server, for its clients: about files that live here
     // Tells the lobby, from this loop, that the session cannot be resumed any more, and then that
     // nothing of it is left.
     enum class News { ended, gone };
@@ -69,6 +70,15 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
 
   // ---- For flights ----
   uint64_t id() const { return parts_.info->id; }
+  // As the one whose writes may be lost (BehindStore). Nobody can tell which of another server's
+  // clients is to be told: they all learn it from the file's verifier, as if they were gone.
+  uint64_t writer() const { return parts_.relayed ? 0 : id(); }
+  // A request goes to where its file lives; one that was relayed has arrived.
+  void submit(Request&& request, Completion&& done);
+  void settle(Request&& close, Completion&& done);
+  bool lives_here(const Handle& file) const {
+    return parts_.relayed || exported().lives_here(file);
+  }
   const ServerOptions& options() const { return *parts_.options; }
   Export& exported() const { return *parts_.exported; }
   Loop& loop() const { return parts_.loop; }

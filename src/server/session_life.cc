@@ -293,7 +293,8 @@ void Session::say_goodbye() {
   if (ended_) return;
   if (!connection_) return post_end();
   pass_on_losses();
-  send(wire::encode_goodbye("the server is stopping", exported().store().all_told()));
+  const bool elsewhere = exported().relay && exported().relay->acknowledged();
+  send(wire::encode_goodbye("the server is stopping", exported().store().all_told() && !elsewhere));
   loop().after(kLinger, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->end();
   });
