@@ -173,6 +173,8 @@ Result<void> claim_export(const ExportConfig& config, const std::vector<std::str
     if (!written && written.error().code() != EEXIST) return written;
     record = read_record(path);
   }
+  // Another user's folder, beside a key_file elsewhere: such servers share nothing with us.
+  if (!record && record.error().code() == EACCES && ours.empty()) return {};
   if (!record) return record.error();
   if (*record == ours) return {};
   return Error(

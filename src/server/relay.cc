@@ -12,10 +12,13 @@ namespace {
 // A name that changes each time we look is somebody's mischief.
 constexpr int kMostTries = 16;
 
-enum class Way : uint8_t { home, lookup, readdir, create, remove, rename, here };
+enum class Way : uint8_t { home, typed, lookup, readdir, create, remove, rename, here };
 
 Way way_of(const Request& request) {
   switch (request.op) {
+    case Op::getattr:
+    case Op::setattr:
+      return Way::typed;
     case Op::lookup:
       return Way::lookup;
     case Op::create:
@@ -110,6 +113,7 @@ class Relay::State : public std::enable_shared_from_this<State> {
   void finish(const CallRef& call, size_t home);
   Result<Store*> reach(size_t home, Loop& loop);
 
+  void typed(const CallRef& call);
   void lookup(const CallRef& call);
   void readdir(const CallRef& call);
   void ask_attributes(const CallRef& call);
@@ -190,6 +194,8 @@ void Relay::State::submit(Request&& request, Completion&& done, Origin origin) {
   if (way == Way::here) return at(self_, std::move(request), std::move(done), origin);
   const auto call = std::make_shared<Call>(Call{std::move(request), std::move(done), origin});
   switch (way) {
+    case Way::typed:
+      return typed(call);
     case Way::lookup:
       return lookup(call);
     case Way::readdir:
@@ -215,6 +221,17 @@ void Relay::State::settle(Request&& request, Completion&& done, Origin origin) {
 }
 
 // ---- Names ----
+
+// Of a directory nothing is kept beside it, so that it is there whichever server is down. What
+// cannot be found here the home may still know.
+void Relay::State::typed(const CallRef& call) {
+  if (lives_here(call->request.handle)) return finish(call, self_);
+  Request look = about(Op::getattr, call->request.caller, call->request.handle);
+  then(call, std::move(look), [call](State& s, Result<Reply>&& found) {
+    const bool elsewhere = !found || is_file(found);
+    s.finish(call, elsewhere ? s.home_of(call->request.handle) : s.self_);
+  });
+}
 
 void Relay::State::lookup(const CallRef& call) {
   const CallerRef caller = call->request.caller;

@@ -113,7 +113,9 @@ TEST(KeyHandshake, ReflectionsAreRefused) {
   again.hello(server.challenge.substr(0, kKeyHello));
   EXPECT_TRUE(again.error || !again.answer(std::string(kKeyAnswer, '\0')));
   const std::string proof = server.challenge.substr(kKeyChallenge - 32);
-  EXPECT_FALSE(server.answer(std::string(16, '\0') + proof));
+  std::string forged(16, '\0');
+  forged += proof;
+  EXPECT_FALSE(server.answer(forged));
   EXPECT_FALSE(answer_to(client, client.hello() + std::string(32, '\0')))
       << "a client's hello, said back to it";
 }

@@ -80,7 +80,9 @@ class Cluster {
   // A client that knows this server only.
   RemoteStore& client(const std::string& server) {
     auto& client = clients_[server];
-    if (!client) client = connect(server, network.transport("client of " + server), {});
+    // One of them shares memory with its server.
+    const uint64_t area = server == "b" ? 256_KiB : 0;
+    if (!client) client = connect(server, network.transport("client of " + server, area), {});
     return *client;
   }
   std::unique_ptr<RemoteStore> connect(const std::string& server,

@@ -87,10 +87,10 @@ class Keys(Case):
 class Client:
     """A program in a network namespace, which reaches one server (node_client.py)."""
 
-    def __init__(self, case, prefix, env):
+    def __init__(self, case, prefix, env, user):
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "node_client.py")
-        self.process = subprocess.Popen([*prefix, sys.executable, script], env=env, text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen([*prefix, "/usr/bin/python3", script], env=env, text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, **user)
         case.running.append(self.process)
         self.hear()
 
@@ -119,9 +119,10 @@ class Nodes(Case):
         self.made = []
         self.addCleanup(self.remove_nodes)
         self.tag = f"fb{os.getpid()}"
+        self.user = {}
         self.make_nodes()
         self.key = self.path("key")
-        self.good("key", "make", self.key)
+        self.good("key", "make", self.key, user=self.user.get("user"))
         seed = int(os.environ.get("FOREBAY_SEED", random.randrange(1 << 32)))
         print(f"seed {seed} (replay with FOREBAY_SEED={seed})", flush=True)
         self.random = random.Random(seed)
@@ -183,16 +184,24 @@ class Nodes(Case):
     def run_dir_of(self, name):
         return self.path("run-" + name)
 
+    def among_servers(self, name):
+        return f"tcp:10.77.0.{self.NAMES.index(name) + 1}:{self.PORT}"
+
+    def for_clients(self, name):
+        return f"tcp:10.77.{self.NAMES.index(name) + 1}.1:{self.PORT}"
+
+    def listened_on(self, _):
+        return f"tcp:0.0.0.0:{self.PORT}"
+
     def servers(self, names=None):
-        return ",".join(f"{name}=tcp:10.77.0.{self.NAMES.index(name) + 1}:{self.PORT}"
-                        for name in names or self.NAMES)
+        return ",".join(f"{name}={self.among_servers(name)}" for name in names or self.NAMES)
 
     def start_server(self, name, *more, names=None):
         done = subprocess.run(
             [*self.within(name), FOREBAY, "start", self.data, "--name", name, "--run-dir",
-             self.run_dir_of(name), "--listen", f"tcp:0.0.0.0:{self.PORT}", "--key-file", self.key,
+             self.run_dir_of(name), "--listen", self.listened_on(name), "--key-file", self.key,
              "--set", f"cluster.servers={self.servers(names)}", "--set", "cluster.patience=2s",
-             *more], env=self.env, capture_output=True, timeout=SOON)
+             *more], env=self.env, capture_output=True, timeout=SOON, **self.user)
         return Result(done)
 
     def start_all(self, *more):
@@ -210,15 +219,14 @@ class Nodes(Case):
         wait_for("the server's end", lambda: not os.path.exists(f"/proc/{pid}"))
 
     def client_env(self, name):
-        number = self.NAMES.index(name) + 1
-        return {**self.env, "FOREBAY_CLIENT_SERVER": f"tcp:10.77.{number}.1:{self.PORT}",
+        return {**self.env, "FOREBAY_CLIENT_SERVER": self.for_clients(name),
                 "FOREBAY_CLIENT_KEY_FILE": self.key, "FOREBAY_TEST_LIB": LIB,
                 "FOREBAY_CLIENT_RETRY_FOR": "5s"}
 
     def by(self, name, *words):
         """Runs `forebay` where only server `name` can be reached."""
         done = subprocess.run([*self.within("c" + name), FOREBAY, *words], capture_output=True,
-                              env=self.client_env(name), timeout=SOON)
+                              env=self.client_env(name), timeout=SOON, **self.user)
         return Result(done)
 
     def fine(self, name, *words):
@@ -227,15 +235,15 @@ class Nodes(Case):
         return result.out
 
     def client(self, name):
-        return Client(self, self.within("c" + name), self.client_env(name))
+        return Client(self, self.within("c" + name), self.client_env(name), self.user)
 
     # ---- Tests ----
 
     def test_a_client_reaches_its_server_only(self):
         self.start_all()
         self.fine("a", "ls", "/")
-        other = self.by("a", "--server", f"tcp:10.77.2.1:{self.PORT}", "--connect-timeout", "1s",
-                        "ls", "/")
+        other = self.by("a", "--server", self.for_clients("b"), "--connect-timeout", "1s", "ls",
+                        "/")
         self.assertEqual(other.code, 3, other)
 
     def test_files_through_any_server(self):
@@ -325,7 +333,36 @@ class Nodes(Case):
         result = self.start_server("c", names=("a", "c"))
         self.assertNotEqual(result.code, 0)
         self.assertIn("its files live at the servers a,b,c", result.err)
-        self.bad(1, "but this one is alone", "start", self.data)
+        self.bad(1, "but this one is alone", "start", self.data,
+                 user=self.user.get("user"))
+
+
+class Together(Nodes):
+    """The same on one machine, by ordinary users: no privilege, and handles that hold a path."""
+
+    NOBODY = 65534
+
+    def make_nodes(self):
+        self.ports = {}
+        taken = [socket.socket() for _ in self.NAMES]
+        for name, one in zip(self.NAMES, taken):
+            one.bind(("127.0.0.1", 0))
+            self.ports[name] = one.getsockname()[1]
+        for one in taken:
+            one.close()
+        if os.geteuid() == 0:
+            self.user = {"user": self.NOBODY, "group": self.NOBODY, "extra_groups": []}
+            for path in (self.temp, self.data):
+                os.chown(path, self.NOBODY, self.NOBODY)
+
+    def within(self, space):
+        return []
+
+    def among_servers(self, name):
+        return f"tcp:127.0.0.1:{self.ports[name]}"
+
+    for_clients = listened_on = among_servers
+    test_a_client_reaches_its_server_only = None
 
 
 if __name__ == "__main__":
