@@ -202,7 +202,7 @@ class Demo {
   void show_server() const {
     const auto address = server_address(config_);
     if (!address) return;
-    const auto answer = control(*address, "status", std::chrono::seconds(5), real_runtime());
+    const auto answer = control(*address, "status", std::chrono::seconds(5), real_runtime(nullptr));
     const auto status = answer ? Json::parse(*answer) : Result<Json>(Json());
     if (!status || (*status)["exports"].array().empty()) return;
     const Json& e = (*status)["exports"].array().front();

@@ -10,6 +10,7 @@ int main(int argc, char** argv) {
   add_about_verbs(cli);
   add_run_verbs(cli);
   add_lock_verbs(cli);
+  add_key_verbs(cli);
   add_demo_verbs(cli);
 #ifdef FOREBAY_BENCH
   add_attr_verbs(cli);

@@ -10,6 +10,7 @@ void add_server_verbs(Cli& cli);  // start, stop, status
 void add_name_verbs(Cli& cli);    // ls, stat, rm, mkdir, mv, ln
 void add_data_verbs(Cli& cli);    // cat, put, get
 void add_about_verbs(Cli& cli);   // config, version
+void add_key_verbs(Cli& cli);     // key
 void add_demo_verbs(Cli& cli);    // demo
 void add_bench_verbs(Cli& cli);   // bench
 void add_attr_verbs(Cli& cli);    // attr

@@ -26,6 +26,7 @@ Json config_json(Config config) {
   return Json::Object{{"file", config.file.empty() ? Json() : Json(config.file)},
                       {"server", section_json(describe(config.server))},
                       {"export", std::move(exports)},
+                      {"cluster", section_json(describe(config.cluster))},
                       {"client", section_json(describe(config.client))}};
 }
 

@@ -122,7 +122,7 @@ int run_stop(Cli& cli, const StopOptions& options) {
   } else {
     const auto address = server_address(config);
     if (!address) return no_address(cli, address.error());
-    const auto asked = control(*address, "stop", config.client.connect_timeout, real_runtime());
+    const auto asked = ask_server(config, *address, "stop");
     const bool answered = asked || asked.error().code() == EPERM;
     if (!asked && (answered || !pid || ::kill(*pid, SIGTERM) != 0))
       return cli.complain(asked.error()), answered ? kExitFailed : kExitUnreachable;
@@ -232,7 +232,7 @@ int run_status(Cli& cli, const std::string& run_dir, bool json) {
   const Config config = config_for(cli, run_dir);
   const auto address = server_address(config);
   if (!address) return no_address(cli, address.error());
-  const auto answer = control(*address, "status", config.client.connect_timeout, real_runtime());
+  const auto answer = ask_server(config, *address, "status");
   if (!answer) return cli.complain(answer.error()), kExitUnreachable;
   const auto status = Json::parse(*answer);
   if (!status) return cli.complain(status.error()), kExitFailed;

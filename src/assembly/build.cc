@@ -131,7 +131,7 @@ Result<std::vector<std::string>> export_names(const Config& config) {
   }
   auto address = server_address(config);
   if (!address) return address.error();
-  auto status = control(*address, "status", config.client.connect_timeout, real_runtime());
+  auto status = ask_server(config, *address, "status");
   if (!status) return status.error();
   auto json = Json::parse(*status);
   if (!json) return json.error();
@@ -225,20 +225,35 @@ Result<Address> server_address(const Config& config) {
   return choose(*published, config.client.transport);
 }
 
-RemoteRuntime real_runtime(uint64_t shared_memory, uint64_t lent) {
+Result<AuthKeyRef> load_key(const std::string& key_file) {
+  if (key_file.empty()) return AuthKeyRef();
+  return AuthKey::load(key_file);
+}
+
+RemoteRuntime real_runtime(const AuthKeyRef& key, uint64_t shared_memory, uint64_t lent) {
   RemoteRuntime runtime;
   if (shared_memory > 0) runtime.lent = lent;
   runtime.make_loop = [] { return std::make_unique<EpollLoop>(); };
   SocketOptions options;
   options.shared_area = shared_memory / 4_KiB * 4_KiB;
+  options.key = key;
   runtime.make_transport = [options](Loop&) { return std::make_unique<SocketTransport>(options); };
   return runtime;
+}
+
+Result<std::string> ask_server(const Config& config, const Address& address,
+                               std::string_view verb) {
+  auto key = load_key(config.client.key_file);
+  if (!key) return key.error();
+  return control(address, verb, config.client.connect_timeout, real_runtime(*key));
 }
 
 Result<std::unique_ptr<RemoteStore>> connect(const Config& config, const std::string& program) {
   if (is_address(config.client.server)) {
     if (auto good = server_address(config); !good) return good.error();
   }
+  auto key = load_key(config.client.key_file);
+  if (!key) return key.error();
   RemoteOptions options;
   options.address = [config] { return server_address(config); };
   options.export_name = config.client.export_name;
@@ -254,8 +269,8 @@ Result<std::unique_ptr<RemoteStore>> connect(const Config& config, const std::st
     if (!only) return only.error();
     options.export_name = *only;
   }
-  return RemoteStore::connect(
-      std::move(options), real_runtime(config.client.shared_memory, config.client.alloc_memory));
+  return RemoteStore::connect(std::move(options), real_runtime(*key, config.client.shared_memory,
+                                                               config.client.alloc_memory));
 }
 
 }  // namespace forebay

@@ -11,6 +11,7 @@
 #include "core/counters.h"
 #include "server/server.h"
 #include "store/store.h"
+#include "transport/auth_key.h"
 
 namespace forebay {
 
@@ -34,8 +35,15 @@ Result<std::vector<Address>> listen_addresses(const ServerConfig& config,
 // The address of the server that the client's configuration means. Read anew from the run directory
 // at every call, because a restarted server may have another port.
 Result<Address> server_address(const Config& config);
-// The real thing: an EpollLoop, and sockets; with so much memory shared with a server on this node.
-RemoteRuntime real_runtime(uint64_t shared_memory = 0, uint64_t lent = 0);
+// The real thing: an EpollLoop, and sockets; with so much memory shared with a server on this node,
+// and a key to prove (null: none).
+RemoteRuntime real_runtime(const AuthKeyRef& key, uint64_t shared_memory = 0, uint64_t lent = 0);
+// The key in the file, null if none is named; an error says what is wrong with it.
+Result<AuthKeyRef> load_key(const std::string& key_file);
+
+// One control request (remote_store.h) to the server at the address, as the client's configuration
+// has it.
+Result<std::string> ask_server(const Config& config, const Address& address, std::string_view verb);
 
 // The server's export as a Store; `program` is what the server's status shows. The error says what
 // could not be reached.

@@ -90,15 +90,17 @@ class TomlReader {
   Result<void> section(std::string_view title, const toml::source_region& where,
                        const toml::node& node) {
     const toml::table* table = node.as_table();
-    if (title != "server" && title != "export" && title != "client")
-      return at(where, table ? fmt::format("unknown section [{}]{}", title,
-                                           did_you_mean(title, {"server", "export", "client"}))
-                             : fmt::format("'{}' stands outside of a section: keys belong in "
-                                           "[server], [export.NAME] or [client]",
-                                           title));
+    if (title != "server" && title != "export" && title != "cluster" && title != "client")
+      return at(where,
+                table ? fmt::format("unknown section [{}]{}", title,
+                                    did_you_mean(title, {"server", "export", "cluster", "client"}))
+                      : fmt::format("'{}' stands outside of a section: keys belong in "
+                                    "[server], [export.NAME], [cluster] or [client]",
+                                    title));
     if (!table) return at(where, fmt::format("'{}' must be a section: [{}]", title, title));
     if (title == "server") return keys("server", describe(config_.server), *table);
     if (title == "client") return keys("client", describe(config_.client), *table);
+    if (title == "cluster") return keys("cluster", describe(config_.cluster), *table);
     return exports(*table);
   }
 
@@ -176,6 +178,7 @@ std::vector<std::string> environment_names(Config& config) {
   };
   add("SERVER", describe(config.server));
   add("CLIENT", describe(config.client));
+  add("CLUSTER", describe(config.cluster));
   for (ExportConfig& e : config.exports) add("EXPORT_" + upper(e.name), describe(e));
   return all;
 }
@@ -219,6 +222,7 @@ std::optional<std::string> key_of_variable(Config& config, std::string_view vari
   };
   if (strip("SERVER_")) return in("server", describe(config.server));
   if (strip("CLIENT_")) return in("client", describe(config.client));
+  if (strip("CLUSTER_")) return in("cluster", describe(config.cluster));
   if (strip("EXPORT_")) return export_key(config, rest);
   return std::nullopt;
 }
@@ -310,14 +314,17 @@ Result<void> apply(Config& config, const Override& override_) {
     keys = describe(config.server);
   } else if (section == "client") {
     keys = describe(config.client);
+  } else if (section == "cluster") {
+    keys = describe(config.cluster);
   } else if (section.starts_with("export.")) {
     const auto exported = find_or_add_export(config, section.substr(std::strlen("export.")));
     if (!exported) return exported.error();
     keys = describe(**exported);
   } else {
-    return Error(EINVAL, fmt::format("'{}' is not a key: write server.KEY, client.KEY or "
-                                     "export.NAME.KEY",
-                                     path));
+    return Error(EINVAL,
+                 fmt::format("'{}' is not a key: write server.KEY, client.KEY, cluster.KEY or "
+                             "export.NAME.KEY",
+                             path));
   }
   const Key* key = find(keys, name);
   if (!key)

@@ -26,6 +26,7 @@ struct ServerConfig {
   std::string name;
   std::string run_dir;
   std::vector<std::string> listen = {"unix", "tcp"};
+  std::string key_file;
   unsigned workers = 0;
   std::string log_level = "info";
   std::string log_file;
@@ -64,8 +65,15 @@ struct ExportConfig {
   bool trace = false;
 };
 
+// The servers that serve the same exports together.
+struct ClusterConfig {
+  std::vector<std::string> servers;  // NAME=ADDRESS
+  Duration patience = std::chrono::seconds(5);
+};
+
 struct ClientConfig {
   std::string server;
+  std::string key_file;
   std::string transport = "any";
   uint64_t shared_memory = 4_MiB;
   uint64_t alloc_memory = 1_GiB;
@@ -80,6 +88,7 @@ struct ClientConfig {
 struct Config {
   ServerConfig server;
   std::vector<ExportConfig> exports;
+  ClusterConfig cluster;
   ClientConfig client;
   std::string file;  // what was read; empty: no file
 
@@ -100,6 +109,7 @@ struct Key {
 
 std::vector<Key> describe(ServerConfig& config);
 std::vector<Key> describe(ExportConfig& config);
+std::vector<Key> describe(ClusterConfig& config);
 std::vector<Key> describe(ClientConfig& config);
 
 std::string type_text(const Key& key);

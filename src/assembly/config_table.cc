@@ -18,7 +18,12 @@ std::vector<Key> describe(ServerConfig& c) {
        "`$XDG_RUNTIME_DIR/forebay` or `/tmp/forebay-<uid>` for a user"},
       {"listen", &c.listen,
        "where to listen: `unix` (a socket in run_dir), `tcp` (a free port on 127.0.0.1), or "
-       "addresses such as `unix:/path` and `tcp:127.0.0.1:4711`"},
+       "addresses such as `unix:/path` and `tcp:127.0.0.1:4711`; with a key_file also of other "
+       "nodes, as `tcp:0.0.0.0:4711`"},
+      {"key_file", &c.key_file,
+       "the key that clients on other nodes, and other servers, prove to this one, and it to them; "
+       "`forebay key make FILE` makes one, to be copied to every node; see [keys](#keys); empty: "
+       "none, and TCP on this machine only"},
       {"workers", &c.workers, "threads that serve sessions; 0: one per core", {}, 0, 1024},
       {"log_level", &c.log_level, "the least that is logged", "debug|info|warn|error|off"},
       {"log_file", &c.log_file,
@@ -140,11 +145,29 @@ std::vector<Key> describe(ExportConfig& c) {
   };
 }
 
+std::vector<Key> describe(ClusterConfig& c) {
+  return {
+      {"servers", &c.servers,
+       "the servers that serve the same exports together, each as `NAME=ADDRESS`, where NAME is "
+       "its "
+       "server.name; the same on all of them, and each needs a key_file; see "
+       "[several servers](#several-servers); empty: this server is alone"},
+      {"patience", &c.patience,
+       "how long a server tries to reach the one where a file lives, before requests of its "
+       "clients "
+       "fail with EHOSTDOWN"},
+  };
+}
+
 std::vector<Key> describe(ClientConfig& c) {
   return {
       {"server", &c.server,
        "an address (`unix:/path`, `tcp:127.0.0.1:4711`), or a server's run_dir; empty: [server] "
        "run_dir, then your own default run_dir, then `/run/forebay`"},
+      {"key_file", &c.key_file,
+       "the key of a server on another node, the same as its own; it is proved to every server "
+       "that "
+       "is reached by TCP; empty: none"},
       {"transport", &c.transport, "which of the addresses in run_dir to use", "any|unix|tcp"},
       {"shared_memory",
        &c.shared_memory,

@@ -113,7 +113,7 @@ TEST_F(ConfigTest, UnknownNamesAreErrorsThatNameTheNearest) {
       AllOf(HasSubstr("c.toml:3:"), HasSubstr("'grase'"), HasSubstr("did you mean 'grace'")));
   EXPECT_THAT(error("[sever]\n"), HasSubstr("did you mean 'server'"));
   EXPECT_THAT(error("[export.a]\npaht = \"/\"\n"), HasSubstr("did you mean 'path'"));
-  EXPECT_THAT(error("[client]\ncolour = 1\n"), HasSubstr("known are: server, transport"));
+  EXPECT_THAT(error("[client]\ncolour = 1\n"), HasSubstr("known are: server, key_file, transport"));
   EXPECT_THAT(error("grace = \"1s\"\n"), HasSubstr("outside of a section"));
   EXPECT_THAT(error("[export]\npath = \"/\"\n"), HasSubstr("[export.NAME]"));
 }

@@ -48,7 +48,8 @@ std::string config_reference() {
   Config defaults;
   ExportConfig one;
   return table("server", describe(defaults.server)) + "\n" + table("export.NAME", describe(one)) +
-         "\n" + table("client", describe(defaults.client));
+         "\n" + table("cluster", describe(defaults.cluster)) + "\n" +
+         table("client", describe(defaults.client));
 }
 
 std::string config_text(const Config& config) {
@@ -58,6 +59,7 @@ std::string config_text(const Config& config) {
   out += section("server", describe(copy.server));
   for (ExportConfig& e : copy.exports)
     out += section(fmt::format("export.{}", e.name), describe(e));
+  out += section("cluster", describe(copy.cluster));
   return out + section("client", describe(copy.client));
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "assembly/cluster.h"
 #include "assembly/version.h"
 #include "core/log.h"
 
@@ -48,8 +49,14 @@ Result<void> ServerHost::build(const Config& config, std::function<void()> on_st
     workers_.back()->share_core();
     loops.push_back(workers_.back().get());
   }
+  auto key = load_key(config.server.key_file);
+  if (!key) return std::move(key).error().at("server.key_file");
+  transport_ = std::make_unique<SocketTransport>(SocketOptions{.key = *key});
   ServerOptions options = server_options(config.server);
   const Duration grace = options.grace;
+  auto cluster = cluster_options(config, options.name, *key);
+  if (!cluster) return cluster.error();
+  options.cluster = *cluster;
   published_.name = options.name;
   published_.version = kVersionText;
   published_.pid = ::getpid();
@@ -59,6 +66,8 @@ Result<void> ServerHost::build(const Config& config, std::function<void()> on_st
   for (const ExportConfig& one : config.exports) {
     auto store = build_store(one, around_);
     if (!store) return store.error();
+    auto claimed = claim_export(one, *cluster ? (*cluster)->servers : std::vector<std::string>());
+    if (!claimed) return claimed;
     ExportOptions about = export_options(one);
     about.lock_marker = fmt::format("{}/locks.{}", run_dir_.path(), about.name);
     about.lock_grace = grace;
@@ -76,7 +85,7 @@ Result<void> ServerHost::listen(const Config& config) {
   auto addresses = listen_addresses(config.server, run_dir_.path());
   if (!addresses) return addresses.error();
   for (const Address& address : *addresses) {
-    auto listener = transport_.listen(
+    auto listener = transport_->listen(
         address, *lobby_,
         [this](std::unique_ptr<Connection> connection) { server_->accept(std::move(connection)); });
     if (!listener) return listener.error();

@@ -49,7 +49,7 @@ class ServerHost {
   Published published_;
   std::unique_ptr<EpollLoop> lobby_ = std::make_unique<EpollLoop>();
   std::vector<std::unique_ptr<EpollLoop>> workers_;
-  SocketTransport transport_;
+  std::unique_ptr<SocketTransport> transport_;
   std::unique_ptr<Server> server_;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<std::unique_ptr<LoopThread>> threads_;

@@ -82,6 +82,9 @@ void Link::attempt() {
   transport_.connect(*address, loop_, options_.connect_timeout, [alive](auto connection) {
     const auto self = alive.lock();
     if (!self) return;
+    if (!connection && connection.error().code() == EACCES) {
+      return (*self)->turned_away(connection.error());
+    }
     if (!connection) return (*self)->failed(connection.error());
     (*self)->connected(std::move(connection).value());
   });
@@ -127,6 +130,12 @@ void Link::greet() {
   hello.job = options_.job;
   hello.pid = static_cast<uint32_t>(::getpid());
   hello.chunk = options_.chunk;
+  if (const RelayIdentity* relay = options_.relay.get()) {
+    hello.relay = relay->self;
+    hello.home = relay->home;
+    hello.servers = relay->servers;
+    hello.root = relay->root;
+  }
   connection_->send(wire::encode(hello));
 }
 
@@ -200,6 +209,12 @@ void Link::on_closed(const Error& why) {
     backoff_ = Duration::zero();
   }
   failed(refusal_ ? *refusal_ : why);
+}
+
+// One of the two has another key, or none: trying again would not help.
+void Link::turned_away(const Error& why) {
+  state_ = State::idle;
+  if (user_.waiting()) give_up(Error(EACCES, "cannot reach the server at " + why.what()));
 }
 
 void Link::failed(const Error& why) {

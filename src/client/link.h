@@ -80,6 +80,7 @@ class Link final : private ConnectionHandler {
   void greet();
   Result<void> welcomed(std::span<const std::byte> message);
   void failed(const Error& why);
+  void turned_away(const Error& why);
   void pause(Duration most);
   void give_up(const Error& why);
   void set_timer(Duration d, Task then);

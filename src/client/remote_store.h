@@ -32,6 +32,12 @@
 
 namespace forebay {
 
+// Of a server that speaks for its clients to another one, the home of their files (server/relay.h).
+struct RelayIdentity {
+  std::string self, home, servers;  // names: its own, the other's, all of them (wire::Hello)
+  Handle root;                      // of the export here
+};
+
 struct RemoteOptions {
   // Asked anew at every connect, because a restarted server may have another port.
   std::function<Result<Address>()> address;
@@ -40,6 +46,9 @@ struct RemoteOptions {
   Duration retry_for = std::chrono::seconds(60);  // keep trying to reconnect for so long
   std::string program, job;                       // for the server's status
   uint32_t chunk = 0;  // bulk data moves in no larger pieces; 0: in the server's
+  // Not null: requests are relayed ones. What is acknowledged and lost is then left to the clients
+  // to find out, by the verifiers of their replies: there are many, and each must be told.
+  std::shared_ptr<const RelayIdentity> relay = {};
 };
 
 // What a RemoteStore runs on. The real one makes an EpollLoop and a socket transport, anew after a

@@ -38,7 +38,10 @@ Once random_client() {
 }  // namespace
 
 Session::Session(Loop& loop, Transport& transport, const RemoteOptions& options, bool patient)
-    : loop_(loop), client_(random_client()), link_(loop, transport, options, *this, patient) {}
+    : loop_(loop),
+      client_(random_client()),
+      relays_(options.relay != nullptr),
+      link_(loop, transport, options, *this, patient) {}
 
 Session::~Session() {
   FOREBAY_ASSERT(idle(), fmt::format("{} requests are unanswered", live_));

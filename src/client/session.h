@@ -169,6 +169,7 @@ class Session final : private Link::User {
   void check_idle();
 
   Loop& loop_;
+  const bool relays_;                 // for clients who see to invariant 4 themselves
   std::shared_ptr<LentMemory> lent_;  // null: none
   std::vector<Slot> slots_;
   std::vector<uint16_t> free_slots_;

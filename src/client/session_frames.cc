@@ -85,7 +85,8 @@ void Session::shape(Flight& flight) {
 
 // Where the server of this connection finds the request's memory.
 uint64_t Session::place_of(const Flight& flight) const {
-  if (!lent_) return wire::kNoArea;
+  // An append may have to go on to another server, as one request.
+  if (!lent_ || (flight.message.request.flags & kFlagAppend) != 0) return wire::kNoArea;
   if (!region_ || region_->lent() != lent_->pages()) return wire::kNoArea;
   return lent_->place_of(flight.message.request).value_or(wire::kNoArea);
 }
@@ -241,7 +242,7 @@ void Session::on_posts(uint64_t bits) {
 }
 
 void Session::note_stability(const Flight& flight, Result<Reply>& result) {
-  if (!result) return;
+  if (!result || relays_) return;
   const Request& r = flight.message.request;
   if (r.op == Op::write && result->verifier != 0) {
     uncommitted_.acknowledged(r.handle, result->verifier);

@@ -44,7 +44,7 @@ void Session::note_lock(const Flight& flight, const Result<Reply>& result) {
   const Request& r = flight.message.request;
   if (r.op == Op::lock_test) return;
   if (result) {
-    if (!(r.flags & kFlagReclaim)) locks_.done(r, flight.caller);
+    locks_.done(r, flight.caller);
   } else if (r.flags & kFlagReclaim) {
     log::warn("a lock could not be reclaimed after the server's restart: {}",
               result.error().message());

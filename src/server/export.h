@@ -17,6 +17,7 @@
 #include "server/behind_store.h"
 #include "server/holders.h"
 #include "server/lock_table.h"
+#include "server/relay.h"
 #include "server/reserve.h"
 #include "server/server.h"
 #include "server/shared_state.h"
@@ -47,7 +48,13 @@ class Export : public std::enable_shared_from_this<Export> {
     FOREBAY_ASSERT(store_ != nullptr);
     return *store_;
   }
+  // Of a server that is not alone: how requests of its clients reach the homes of their files;
+  // null: all of them live here.
+  std::unique_ptr<Relay> relay;
+  bool lives_here(const Handle& file) const { return !relay || relay->lives_here(file); }
+
   void drop_store() {  // waits for its calls
+    if (relay) relay->close();
     small_writes.close();
     state_->close();
     prepared_.reset();

@@ -5,6 +5,7 @@
 #include "server/bulk.h"
 #include "server/lent_flight.h"
 #include "server/lock_flight.h"
+#include "server/relay_flight.h"
 #include "server/session.h"
 
 namespace forebay::server {
@@ -18,7 +19,7 @@ bool may_tell(Op op) {
 // Calls that may take long are worth a token with which to take them back; for the others it would
 // be an allocation per request.
 bool may_take_long(Op op) {
-  return op_info(op).kind == OpKind::data || op == Op::commit;
+  return op_info(op).kind == OpKind::data || op == Op::commit || op == Op::lock;
 }
 
 }  // namespace
@@ -35,6 +36,9 @@ std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session,
   if (is_lock(message.request.op)) {
     return std::make_shared<LockFlight>(std::move(session), std::move(message));
   }
+  if ((bulk_write || bulk_read) && RelayFlight::takes(*session, message)) {
+    return std::make_shared<RelayFlight>(std::move(session), std::move(message));
+  }
   if (bulk_write) return std::make_shared<WriteFlight>(std::move(session), std::move(message));
   if (bulk_read) return std::make_shared<ReadFlight>(std::move(session), std::move(message));
   return std::make_shared<CallFlight>(std::move(session), std::move(message), std::move(eager));
@@ -46,7 +50,8 @@ Flight::Flight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
       session_(std::move(session)),
       request_(std::move(message.request)),
       total_(message.total),
-      resized_to_(request_.length.value) {
+      resized_to_(request_.length.value),
+      here_(session_->lives_here(request_.handle)) {
   presented_ = session_->use(request_);
   if (may_tell(op) && exported().store().used()) owed_ = request_.handle;
   if (may_take_long(op)) {
@@ -72,9 +77,9 @@ void Flight::touch() {
 void Flight::start() {
   touch();
   arrived_ = progress_;
-  if ((request_.flags & kFlagAppend) != 0) return ask_place();
-  if (op == Op::resize) return wait_for_resize();
-  note_end();
+  if (here_ && (request_.flags & kFlagAppend) != 0) return ask_place();
+  if (here_ && op == Op::resize) return wait_for_resize();
+  if (here_) note_end();
   if (reserve()) granted();
 }
 
@@ -157,6 +162,7 @@ Result<Extents> Flight::wanted() const {
 // True if the request may go on at once.
 bool Flight::reserve() {
   if (!is_transfer(op) && op != Op::resize && op != Op::fallocate) return true;
+  if ((request_.flags & kFlagAppend) != 0) return true;  // its home will say where it goes
   request_.owns_holes = exported().wants_holes(request_);
   Result<Extents> extents = wanted();
   if (!extents) return fail(std::move(extents).error()), false;
@@ -245,11 +251,11 @@ void Flight::landed(const wire::Pull& pull) {
 }
 
 void Flight::submit(Request&& request, unsigned call) {
-  exported().store().submit(std::move(request), returns(call), {&loop(), session_->id()});
+  session_->submit(std::move(request), returns(call));
 }
 
 void Flight::settle(Request&& close, unsigned call) {
-  exported().store().settle(std::move(close), returns(call), {&loop(), session_->id()});
+  session_->settle(std::move(close), returns(call));
 }
 
 Completion Flight::returns(unsigned call) {
@@ -303,7 +309,7 @@ void Flight::release() {
 }
 
 void Flight::proved() {
-  if (presented_) presented_->writes = true;
+  if (presented_ && session_->lives_here(presented_->holder.handle)) presented_->writes = true;
 }
 
 void Flight::cancel() {
@@ -367,6 +373,7 @@ void CallFlight::begin() {
 }
 
 void CallFlight::begin_shared() {
+  if (!here_) return submit(std::move(request_), 0);
   if (auto good = vouched(); !good) return answer(std::move(good).error());
   exported().state().submit(std::move(request_), returns(0), &loop());
 }
@@ -387,7 +394,8 @@ void CallFlight::done(unsigned) {
   const Result<Reply>& result = *result_;
   if (opened()) session_->hold(result->right, opener());
   if (op == Op::write && result) proved();
-  if (result && (op == Op::resize || truncates_)) return cut();
+  if (result && op == Op::resize && here_) return cut();
+  if (result && truncates_ && session_->lives_here(result->handle)) return cut();
   if (op != Op::read || !result) return answer(result);
   FOREBAY_ASSERT(result->count <= data_.size);
   data_.size = static_cast<uint32_t>(result->count);

@@ -115,6 +115,7 @@ class Flight : public std::enable_shared_from_this<Flight> {
   const uint64_t total_;
   const uint64_t resized_to_;
   std::stop_source stop_{std::nostopstate};
+  const bool here_;  // its file lives at this server
 
  private:
   void ask_place();

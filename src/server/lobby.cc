@@ -78,6 +78,10 @@ Result<void> Lobby::add_export(ExportOptions options, std::unique_ptr<Store> sto
   }
   auto made = Export::make(std::move(options), std::move(store), counters_, boot_);
   if (!made) return std::move(made).error();
+  if (options_->cluster) {
+    (*made)->relay = std::make_unique<Relay>(
+        Relay::Parts{options_->cluster, (*made)->options.name, (*made)->root, &(*made)->store()});
+  }
   exports_.push_back(std::move(*made));
   return {};
 }
@@ -120,7 +124,10 @@ Result<void> Lobby::welcome_peer(const Peer& peer, const wire::Hello& hello) con
                  fmt::format("authentication '{}' is not known to this server", hello.auth_method));
   }
   if (!peer.caller) {
-    return Error(EACCES, fmt::format("the kernel does not say who is at {}", peer.where));
+    return Error(EACCES,
+                 fmt::format("nobody vouches for {}: a client on another node proves itself "
+                             "by the server's key (client.key_file)",
+                             peer.where));
   }
   const uint32_t own = ::geteuid();
   const bool control = hello.purpose == wire::Hello::Purpose::control;
@@ -129,6 +136,29 @@ Result<void> Lobby::welcome_peer(const Peer& peer, const wire::Hello& hello) con
     return Error(EACCES, fmt::format("this server is run by user {} and serves no other; you are "
                                      "user {}",
                                      own, peer.caller->uid));
+  }
+  return check_relay(peer, hello);
+}
+
+Result<void> Lobby::check_relay(const Peer& peer, const wire::Hello& hello) const {
+  if (hello.relay.empty()) return {};
+  if (peer.proof != Peer::Proof::server) {
+    return Error(EPERM, "only a server that proves the key may relay requests of its clients");
+  }
+  const ClusterOptions* const cluster = options_->cluster.get();
+  const std::string ours = cluster ? plan::Homes(cluster->servers).text() : std::string();
+  if (hello.servers != ours) {
+    return Error(EINVAL,
+                 fmt::format("the lists of servers differ: here they are '{}', but for server "
+                             "'{}' they are '{}'; give all the same [cluster] servers, and "
+                             "start them again together",
+                             ours, hello.relay, hello.servers));
+  }
+  if (hello.home != cluster->self) {
+    return Error(EINVAL,
+                 fmt::format("this is server '{}', but server '{}' takes it for '{}': check "
+                             "the addresses in [cluster] servers",
+                             cluster->self, hello.relay, hello.home));
   }
   return {};
 }
@@ -144,8 +174,8 @@ Result<std::shared_ptr<Export>> Lobby::find_export(const std::string& name) cons
 }
 
 bool Lobby::may_resume(const Record& record, const Peer& peer, const wire::Hello& hello) const {
-  return record.resumable && same_key(record.key, hello.session_key) &&
-         record.caller->same_identity(*peer.caller) &&
+  return record.resumable && record.relayed == !hello.relay.empty() &&
+         same_key(record.key, hello.session_key) && record.caller->same_identity(*peer.caller) &&
          (hello.export_name.empty() || record.info->export_name == hello.export_name);
 }
 
@@ -178,6 +208,11 @@ Result<uint64_t> Lobby::make_session(const Peer& peer, const wire::Hello& hello,
   auto exported = find_export(hello.export_name);
   if (!exported) return std::move(exported).error();
   if (auto room = room_for(peer); !room) return std::move(room).error();
+  if (!hello.relay.empty() && hello.root != (*exported)->root) {
+    return Error(EINVAL, fmt::format("export '{}' of server '{}' is not this server's: another "
+                                     "directory, or another key of its handles (key_file)",
+                                     (*exported)->options.name, hello.relay));
+  }
   const uint64_t id = next_session_++;
   Record record;
   record.caller = with_job(peer.caller, hello.job);
@@ -186,6 +221,7 @@ Result<uint64_t> Lobby::make_session(const Peer& peer, const wire::Hello& hello,
   record.eager = static_cast<uint32_t>(
       std::min<uint64_t>(options_->eager_session, eager_left_ / options_->eager_shares));
   eager_left_ -= record.eager;
+  record.relayed = !hello.relay.empty();
   record.info = std::make_shared<SessionInfo>();
   record.info->id = id;
   record.info->export_name = (*exported)->options.name;
@@ -215,9 +251,9 @@ Result<uint64_t> Lobby::make_session(const Peer& peer, const wire::Hello& hello,
       if (const auto self = weak.lock()) self->hear(id, news);
     });
   };
-  record.session =
-      std::make_shared<Session>(Session::Parts{options_, *exported, worker, record.info,
-                                               record.caller, std::move(welcome), std::move(tell)});
+  record.session = std::make_shared<Session>(
+      Session::Parts{options_, *exported, worker, record.info, record.caller, std::move(welcome),
+                     record.relayed, std::move(tell)});
   sessions_.emplace(id, std::move(record));
   return id;
 }

@@ -47,11 +47,14 @@ class Lobby : public std::enable_shared_from_this<Lobby> {
     std::string where;
     uint32_t eager = 0;
     bool resumable = true;
+    bool relayed = false;
   };
 
   Result<void> welcome_peer(const Peer& peer, const wire::Hello& hello) const;
   // The session that the hello is for, found or made; `resumed` says which.
   Result<uint64_t> find_or_make(const Peer& peer, const wire::Hello& hello, bool& resumed);
+  // May it relay, if that is what it wants? (server/relay.h)
+  Result<void> check_relay(const Peer& peer, const wire::Hello& hello) const;
   Result<uint64_t> make_session(const Peer& peer, const wire::Hello& hello, uint16_t version);
   Result<std::shared_ptr<Export>> find_export(const std::string& name) const;
   Result<void> room_for(const Peer& peer) const;

@@ -5,6 +5,7 @@
 namespace forebay::server {
 
 void LockFlight::begin() {
+  if (!here_) return relay();
   if (op == Op::unlock) return unlock();
   if (op == Op::lock_test) return test();
   lock();
@@ -63,6 +64,22 @@ void LockFlight::lock() {
   if (waits_ == 0) answer(Reply{});
 }
 
+void LockFlight::relay() {
+  request_.cookie = session_->relayed_owner(request_);
+  undo_.op = Op::unlock;
+  undo_.caller = request_.caller;
+  undo_.handle = request_.handle;
+  undo_.cookie = request_.cookie;
+  undo_.flags = request_.flags & kFlagWhole;
+  undo_.offset = request_.offset;
+  undo_.length = request_.length;
+  submit(std::move(request_), 0);
+}
+
+void LockFlight::late(unsigned) {
+  if (op == Op::lock && result_) session_->submit(std::move(undo_), [](Result<Reply>&&) {});
+}
+
 void LockFlight::unlock() {
   const LockTable::Lock lock = wanted();
   exported().locks.unlock(file(), owner(), lock.kind, lock.range);
@@ -84,6 +101,7 @@ void LockFlight::test() {
 
 // If it was granted meanwhile, that is its answer.
 void LockFlight::fail(Error error) {
+  if (busy() > 0) return;  // it is with its home, which will answer
   if (waits_ == 0 || exported().locks.give_up(std::exchange(waits_, 0))) answer(std::move(error));
 }
 

@@ -1,5 +1,6 @@
 // LockFlight: a request about advisory locks. No Store is asked; a lock that waits keeps its slot
 // until it is granted, cancelled, or its session ends (clients leave slots free: client/session.h).
+// If the file lives at another server it is asked, for an owner that is none of its other clients'.
 #pragma once
 
 #include "server/flight.h"
@@ -16,13 +17,15 @@ class LockFlight final : public Flight {
 
  private:
   void begin() override;
-  void keep(unsigned, Result<Reply>&&) override {}
-  void done(unsigned) override {}
+  void keep(unsigned, Result<Reply>&& result) override { result_ = std::move(result); }
+  void done(unsigned) override { answer(result_); }
+  void late(unsigned) override;
   void fail(Error error) override;
   void let_go() override;
 
   void lock();
   void unlock();
+  void relay();
   void test();
   Result<void> admitted() const;
   std::string_view file() const;
@@ -30,6 +33,8 @@ class LockFlight final : public Flight {
   LockTable::Lock wanted() const;
 
   LockTable::Ticket waits_ = 0;
+  Request undo_;  // of a lock at another server, that is granted when nobody wants it any more
+  Result<Reply> result_{std::in_place};
 };
 
 }  // namespace forebay::server

@@ -96,6 +96,18 @@ struct ExportOptions {
   StateOptions state = {};
 };
 
+// The servers that serve the same exports together (server/relay.h): each file has one of them as
+// its home.
+struct ClusterOptions {
+  std::string self;                  // this server's name
+  std::vector<std::string> servers;  // the names of all, this one's too
+  // The export at another server, by its place in the list, as a Store for requests of this one's
+  // clients, used and completing on that loop only. It connects when it is used.
+  std::function<Result<std::unique_ptr<Store>>(size_t server, const std::string& export_name,
+                                               const Handle& root, Loop& loop)>
+      reach;
+};
+
 struct ServerOptions {
   std::string name = "forebayd";
   uint64_t boot = 0;                 // this life of the server; 0: random
@@ -110,7 +122,8 @@ struct ServerOptions {
   Duration grace = std::chrono::seconds(30);
   Duration stall = std::chrono::seconds(30);
   Duration deadline = std::chrono::seconds(60);
-  bool only_this_user = true;  // run by a user: refuse other peers at hello
+  bool only_this_user = true;                          // run by a user: refuse other peers at hello
+  std::shared_ptr<const ClusterOptions> cluster = {};  // null: it is alone
 };
 
 class Server {

@@ -10,7 +10,8 @@
 namespace forebay::server {
 namespace {
 
-constexpr size_t kMaxRights = 65536;  // of one session; EMFILE beyond
+constexpr size_t kMaxRights = 65536;           // of one session; EMFILE beyond
+constexpr size_t kMaxRelayedRights = 1 << 20;  // of another server's clients
 constexpr size_t kSinkBytes = 64 * 1024;
 
 // What changes something must not be done twice. The rest is done again rather than remembered: it
@@ -277,6 +278,12 @@ Result<void> Session::permit(wire::RequestMessage& message) {
   if (message.list_blocks != 0 && (message.request.flags & kFlagAppend) != 0) {
     return Error(EINVAL, "write: file: must be one extent from 0 if it is to be appended");
   }
+  if ((message.request.flags & kFlagAppend) != 0 && message.total > exported().pool.max_charge() &&
+      !lives_here(message.request.handle)) {
+    return Error(EMSGSIZE, fmt::format("an append of {} bytes to a file that lives at another "
+                                       "server: at most {}, a part of the export's pool",
+                                       message.total, exported().pool.max_charge()));
+  }
   if (message.list_blocks > exported().pool.max_charge() / wire::kBlockBytes) {
     return Error(E2BIG, fmt::format("a list of {} extents: export '{}' takes {} in one request",
                                     message.list_blocks, exported().options.name,
@@ -289,7 +296,8 @@ Result<void> Session::permit(wire::RequestMessage& message) {
       (is_transfer(message.request.op) && !holds(message.request))) {
     if (auto good = exported().store().admits(message.request); !good) return good;
   }
-  if (rights_.size() >= kMaxRights && (opens(message.request) || !holds(message.request))) {
+  if (rights_.size() >= (parts_.relayed ? kMaxRelayedRights : kMaxRights) &&
+      (opens(message.request) || !holds(message.request))) {
     return Error(EMFILE, fmt::format("this session holds {} open files", rights_.size()));
   }
   if (zombies_ >= slots_.size()) {
@@ -430,6 +438,22 @@ Memory Session::sink(uint32_t payload) {
   return {sink_.data(), std::move(*shape)};
 }
 
+void Session::submit(Request&& request, Completion&& done) {
+  const ScheduledStore::Origin origin{&loop(), writer()};
+  if (!exported().relay || parts_.relayed) {
+    return exported().store().submit(std::move(request), std::move(done), origin);
+  }
+  exported().relay->submit(std::move(request), std::move(done), origin);
+}
+
+void Session::settle(Request&& close, Completion&& done) {
+  const ScheduledStore::Origin origin{&loop(), writer()};
+  if (!exported().relay || parts_.relayed) {
+    return exported().store().settle(std::move(close), std::move(done), origin);
+  }
+  exported().relay->settle(std::move(close), std::move(done), origin);
+}
+
 // ---- Rights ----
 
 // Does it hold the right that the request presents, if it presents one?
@@ -495,7 +519,7 @@ void Session::close_right(const Holder& holder, const Right& right) {
   request.caller = holder.caller;
   request.handle = holder.handle;
   request.right = right;
-  exported().store().submit(std::move(request), [held = parts_.exported](Result<Reply>) {});
+  submit(std::move(request), [held = parts_.exported](Result<Reply>) {});
 }
 
 }  // namespace forebay::server

@@ -16,6 +16,7 @@
 
 #include <atomic>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +51,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
     std::shared_ptr<SessionInfo> info;
     CallerRef caller;       // the peer, as the kernel knows it
     wire::Welcome welcome;  // what every connection of this session is told
+    bool relayed = false;   // another server, for its clients: about files that live here
     // Tells the lobby, from this loop, that the session cannot be resumed any more, and then that
     // nothing of it is left.
     enum class News { ended, gone };
@@ -70,6 +72,18 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   // ---- For flights ----
   uint64_t id() const { return parts_.info->id; }
   uint32_t pid() const { return parts_.info->pid; }
+  // As the one whose writes may be lost (BehindStore). Nobody can tell which of another server's
+  // clients is to be told: they all learn it from the file's verifier, as if they were gone.
+  uint64_t writer() const { return parts_.relayed ? 0 : id(); }
+  // A request goes to where its file lives; one that was relayed has arrived.
+  void submit(Request&& request, Completion&& done);
+  void settle(Request&& close, Completion&& done);
+  // At another server the lock owners of all our clients are one client's: each has a number there.
+  // What they lock is freed when the session ends.
+  uint64_t relayed_owner(const Request& lock);
+  bool lives_here(const Handle& file) const {
+    return parts_.relayed || exported().lives_here(file);
+  }
   const ServerOptions& options() const { return *parts_.options; }
   Export& exported() const { return *parts_.exported; }
   Loop& loop() const { return parts_.loop; }
@@ -196,6 +210,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void end();
   void abort_all();
   void close_rights();
+  void free_locks();
   void arm_sweep();
   void sweep();
   bool stalled(Time now);
@@ -225,6 +240,9 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   };
   // By the right's bytes.
   std::unordered_map<std::string, std::shared_ptr<HeldRight>, Hash, std::equal_to<>> rights_;
+
+  std::unordered_map<uint64_t, uint64_t> relayed_owners_;     // by the client's own number
+  std::map<std::pair<std::string, uint64_t>, CallerRef> relayed_locks_;  // files, owners there
 
   std::shared_ptr<SharedRegion> region_;
   std::shared_ptr<BufferPool> area_;

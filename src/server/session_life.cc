@@ -236,7 +236,7 @@ void Session::end() {
   loop().cancel(std::exchange(grace_timer_, 0));
   if (connection_) detach(Error(ECONNRESET, "the session has ended"));
   abort_all();
-  if (!stopping_) exported().locks.forget(id());  // otherwise they are reclaimed in our next life
+  free_locks();
   pass_on_losses();
   parts_.tell(Parts::News::ended);
   if (zombies_ == 0) close_rights();
@@ -248,6 +248,30 @@ void Session::pass_on_losses() {
     if (!slot.told.empty()) exported().store().untold(std::exchange(slot.told, {}));
   }
   exported().store().forget(id());
+}
+
+uint64_t Session::relayed_owner(const Request& lock) {
+  uint64_t& owner = relayed_owners_[lock.cookie];
+  if (owner == 0) owner = exported().relay->next_owner();
+  if (lock.op == Op::lock) relayed_locks_.emplace(std::pair(lock.handle.bytes, owner), lock.caller);
+  return owner;
+}
+
+// If the server stops they are reclaimed in its next life; those at other servers are not ours to
+// keep.
+void Session::free_locks() {
+  if (!stopping_) exported().locks.forget(id());
+  for (const auto& [lock, caller] : std::exchange(relayed_locks_, {})) {
+    for (const uint32_t kind : {uint32_t(0), uint32_t(kFlagWhole)}) {
+      Request unlock;
+      unlock.op = Op::unlock;
+      unlock.flags = kind;
+      unlock.caller = caller;
+      unlock.handle.bytes = lock.first;
+      unlock.cookie = lock.second;
+      submit(std::move(unlock), [](Result<Reply>&&) {});
+    }
+  }
 }
 
 void Session::close_rights() {
@@ -273,7 +297,7 @@ void Session::shed() {
     // The connection is writing into its memory: when that has landed we come back here.
     if (landing_ == Landing::pulled && pulls_.front().flight.get() == &flight) return;
     const bool orphan = !connection_ && flight.busy() == 0;
-    if (!flight.begun() || orphan) flight.abort();
+    if (!flight.begun() || orphan || flight.patient()) flight.abort();
   });
   for (Slot& slot : slots_) {
     if (slot.small && exported().small_writes.drop(*slot.small)) {
@@ -295,7 +319,8 @@ void Session::say_goodbye() {
   if (ended_) return;
   if (!connection_) return post_end();
   pass_on_losses();
-  send(wire::encode_goodbye("the server is stopping", exported().store().all_told()));
+  const bool elsewhere = exported().relay && exported().relay->acknowledged();
+  send(wire::encode_goodbye("the server is stopping", exported().store().all_told() && !elsewhere));
   loop().after(kLinger, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->end();
   });

@@ -441,7 +441,7 @@ void SmallWrites::submit_waited(const BatchRef& batch, Loop& here) {
 void SmallWrites::submit(const BatchRef& batch, Loop& here) {
   std::vector<uint64_t> clients;
   clients.reserve(batch->writes.size());
-  for (const SmallWriteRef& w : batch->writes) clients.push_back(w->session->id());
+  for (const SmallWriteRef& w : batch->writes) clients.push_back(w->session->writer());
   auto ends = [held = exported_.shared_from_this(), batch](Result<Reply>&& result) {
     held->small_writes.ended(batch, std::move(result));
   };
@@ -476,7 +476,7 @@ void SmallWrites::submit_each(const BatchRef& batch) {
           if (result) w->verifier = result->verifier;
           if (batch->parties.fetch_sub(1) == 1) held->small_writes.hand_back(*batch);
         },
-        {nullptr, w->session->id()});
+        {nullptr, w->session->writer()});
   }
 }
 

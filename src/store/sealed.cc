@@ -1,19 +1,17 @@
 #include "store/sealed.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/params.h>
 #include <openssl/rand.h>
 #include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <mutex>
 #include <vector>
+
+#include "core/key_file.h"
 
 namespace forebay {
 
@@ -38,84 +36,6 @@ Context keyed_context(const SealKey::Bytes& key) {
 
 void fill_random(uint8_t* to, size_t size) {
   FOREBAY_ASSERT(RAND_bytes(to, static_cast<int>(size)) == 1, "the system gives no random bytes");
-}
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-Error key_error(int code, const std::string& path, std::string_view what) {
-  return Error(code, fmt::format("key file {}: {}", path, what));
-}
-
-Result<SealKey::Bytes> read_key(const std::string& path) {
-  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (file.get() < 0) return key_error(errno, path, "cannot be opened");
-  struct stat st;
-  if (fstat(file.get(), &st) != 0) return key_error(errno, path, "cannot be examined");
-  if (!S_ISREG(st.st_mode)) return key_error(EINVAL, path, "is not a regular file");
-  if (st.st_uid != 0 && st.st_uid != geteuid()) {
-    return key_error(EPERM, path, fmt::format("belongs to user {}, not to us", st.st_uid));
-  }
-  if ((st.st_mode & 077) != 0) {
-    return key_error(EPERM, path, "is open to other users; use chmod 600");
-  }
-  SealKey::Bytes key;
-  if (st.st_size != static_cast<off_t>(key.size())) {
-    return key_error(EINVAL, path,
-                     fmt::format("has {} bytes instead of {}", st.st_size, key.size()));
-  }
-  if (pread(file.get(), key.data(), key.size(), 0) != static_cast<ssize_t>(key.size())) {
-    return key_error(EIO, path, "cannot be read");
-  }
-  return key;
-}
-
-// Moves `from` to `to` unless that exists; a file system without hard links can still do it by
-// name.
-int place_new(const std::string& from, const std::string& to) {
-  if (link(from.c_str(), to.c_str()) == 0) return 0;
-  if (errno != EPERM && errno != EOPNOTSUPP) return errno;
-  return renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0 ? 0 : errno;
-}
-
-void sync_parent(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  const std::string parent = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  Descriptor dir(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (dir.get() >= 0) fsync(dir.get());
-}
-
-Result<void> create_key(const std::string& path) {
-  uint64_t nonce;
-  fill_random(reinterpret_cast<uint8_t*>(&nonce), sizeof nonce);
-  const std::string aside = fmt::format("{}.{:016x}", path, nonce);
-  SealKey::Bytes key;
-  fill_random(key.data(), key.size());
-  int failed = 0;
-  {
-    Descriptor file(open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    if (file.get() < 0) return key_error(errno, path, "cannot be made");
-    errno = EIO;
-    if (write(file.get(), key.data(), key.size()) != static_cast<ssize_t>(key.size()) ||
-        fsync(file.get()) != 0) {
-      failed = errno;
-    }
-  }
-  if (failed == 0) failed = place_new(aside, path);
-  unlink(aside.c_str());
-  if (failed != 0 && failed != EEXIST) return key_error(failed, path, "cannot be made");
-  sync_parent(path);
-  return {};
 }
 
 // FNV-1a, and a last mix so that every bit counts.
@@ -198,13 +118,17 @@ SealKey::Mac SealKey::mac(SealDomain domain, std::string_view body) const {
 }
 
 Result<SealKey> SealKey::load_or_create(const std::string& path) {
-  auto key = read_key(path);
+  auto key = read_key_file(path);
   if (!key && key.error().code() == ENOENT) {
-    if (auto made = create_key(path); !made) return std::move(made).error();
-    key = read_key(path);
+    auto made = make_key_file(path);
+    if (!made && made.error().code() != EEXIST) return std::move(made).error();
+    key = read_key_file(path);
   }
   if (!key) return std::move(key).error();
-  return SealKey(*key);
+  Bytes bytes;
+  std::memcpy(bytes.data(), key->data(), bytes.size());
+  OPENSSL_cleanse(key->data(), key->size());
+  return SealKey(bytes);
 }
 
 std::string SealKey::seal(SealDomain domain, std::string_view body) const {

@@ -4,8 +4,12 @@
 
 namespace forebay {
 
-FrameConnection::FrameConnection(Loop& loop, std::unique_ptr<ByteStream> bytes, Peer peer)
-    : stream_(std::make_shared<FrameStream>(loop, std::move(bytes), std::move(peer))) {}
+FrameConnection::FrameConnection(Loop& loop, std::unique_ptr<ByteStream> bytes, Peer peer,
+                                 FrameRules rules)
+    : stream_(std::make_shared<FrameStream>(loop, std::move(bytes), std::move(peer),
+                                            std::move(rules))) {
+  stream_->begin();
+}
 
 FrameConnection::~FrameConnection() {
   stream_->abandon();

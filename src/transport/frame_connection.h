@@ -6,15 +6,21 @@
 #include <memory>
 
 #include "transport/byte_stream.h"
+#include "transport/frame_seal.h"
 #include "transport/transport.h"
 
 namespace forebay {
 
 class FrameStream;
 
+struct FrameRules {
+  std::unique_ptr<FrameSeals> seals = nullptr;  // null: frames go as they are
+  uint32_t first_message = wire::kMaxMessage;   // bytes of the first message, at most
+};
+
 class FrameConnection final : public Connection {
  public:
-  FrameConnection(Loop& loop, std::unique_ptr<ByteStream> bytes, Peer peer);
+  FrameConnection(Loop& loop, std::unique_ptr<ByteStream> bytes, Peer peer, FrameRules rules = {});
   ~FrameConnection() override;
 
   void start(ConnectionHandler& handler) override;

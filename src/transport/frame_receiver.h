@@ -6,6 +6,9 @@
 // with its message is copied; the rest goes straight to the handler's memory, and the staging
 // buffer stands behind it, so that the next header comes in the same call. A message lies at a
 // multiple of 8.
+//
+// With a seal (frame_seal.h) a message is handed over only if its tag is right, and a payload is
+// called whole only if its own is: until then its bytes lie in the handler's memory, unproved.
 #pragma once
 
 #include <sys/uio.h>
@@ -15,6 +18,7 @@
 #include <optional>
 #include <span>
 
+#include "transport/frame_seal.h"
 #include "transport/payload_cursor.h"
 #include "transport/transport.h"
 
@@ -24,6 +28,11 @@ class FrameReceiver {
  public:
   static constexpr size_t kIovecs = 64;
 
+  // From the next frame on. The seal outlives this.
+  void set_seal(FrameSeal& seal) { seal_ = &seal; }
+  // The first message has at most so many bytes: whoever sends it is not known yet.
+  void limit_first(uint32_t bytes) { first_limit_ = bytes; }
+
   // Where the next bytes go, never nothing. `lean`: a receive costs little, so that only messages
   // are staged, and payloads land where they belong.
   PayloadCursor::Described space(std::span<iovec, kIovecs> out, bool lean = false);
@@ -31,8 +40,8 @@ class FrameReceiver {
   void received(uint64_t n);
 
   // Hands over one message, or the news that a payload is whole: true. False: more bytes are
-  // needed. An error is the stream's (EPROTO) or the handler's; nothing more can be received after
-  // it.
+  // needed. An error is the stream's (EPROTO, EBADMSG for a wrong tag) or the handler's; nothing
+  // more can be received after it.
   Result<bool> step(ConnectionHandler& handler);
 
   bool has_staged() const { return begin_ != end_; }
@@ -44,6 +53,9 @@ class FrameReceiver {
   static constexpr uint64_t kOneReceive = 1_MiB;
 
   size_t staged() const { return end_ - begin_; }
+  size_t tag_bytes() const { return seal_ ? FrameSeal::kTagBytes : 0; }
+  Result<bool> step_payload(ConnectionHandler& handler);
+  bool tag_is(const FrameSeal::Tag& tag);
   void make_room(size_t need);
   Result<bool> read_header();
   Result<bool> hand_over_message(ConnectionHandler& handler);
@@ -56,6 +68,8 @@ class FrameReceiver {
   bool in_payload_ = false;
   bool gave_up_ = false;  // the handler closed the connection rather than give memory
   PayloadCursor payload_;
+  FrameSeal* seal_ = nullptr;
+  uint32_t first_limit_ = wire::kMaxMessage;
 };
 
 }  // namespace forebay

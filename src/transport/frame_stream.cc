@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "core/log.h"
+
 namespace forebay {
 
 namespace {
@@ -14,8 +16,17 @@ constexpr size_t kSendIovecs = 128;
 
 }  // namespace
 
-FrameStream::FrameStream(Loop& loop, std::unique_ptr<ByteStream> bytes, Peer peer)
-    : loop_(&loop), peer_(std::move(peer)), bytes_(std::move(bytes)) {
+FrameStream::FrameStream(Loop& loop, std::unique_ptr<ByteStream> bytes, Peer peer, FrameRules rules)
+    : loop_(&loop),
+      peer_(std::move(peer)),
+      bytes_(std::move(bytes)),
+      seals_(std::move(rules.seals)) {
+  in_.limit_first(rules.first_message);
+  if (seals_) {
+    if (!seals_->first.empty()) out_.push(std::move(seals_->first), {}, {});
+    in_.set_seal(seals_->in);
+    out_.set_seal(seals_->out);
+  }
   bytes_->attach(loop, *this);
 }
 
@@ -136,6 +147,7 @@ void FrameStream::deliver() {
   while (open()) {
     auto more = in_.step(*handler_);
     if (!more) {
+      if (more.error().code() == EBADMSG) log::warn("{}: {}", peer_.where, more.error().what());
       close(std::move(more).error());
       break;
     }

@@ -18,6 +18,7 @@
 #include <optional>
 
 #include "transport/byte_stream.h"
+#include "transport/frame_connection.h"
 #include "transport/frame_receiver.h"
 #include "transport/send_queue.h"
 #include "transport/transport.h"
@@ -27,8 +28,9 @@ namespace forebay {
 class FrameStream final : public ByteStream::User,
                           public std::enable_shared_from_this<FrameStream> {
  public:
-  FrameStream(Loop& loop, std::unique_ptr<ByteStream> bytes, Peer peer);
+  FrameStream(Loop& loop, std::unique_ptr<ByteStream> bytes, Peer peer, FrameRules rules);
 
+  void begin() { flush(); }  // sends what goes before the first frame
   void start(ConnectionHandler& handler);
   void send(std::string head, Memory payload, Connection::Sent sent);
   void announce() {
@@ -72,6 +74,7 @@ class FrameStream final : public ByteStream::User,
   Loop* loop_;
   const Peer peer_;
   std::unique_ptr<ByteStream> bytes_;
+  const std::unique_ptr<FrameSeals> seals_;  // null: frames are not sealed
   FrameReceiver in_;
   SendQueue out_;
   ConnectionHandler* handler_ = nullptr;

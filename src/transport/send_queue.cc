@@ -5,11 +5,26 @@
 namespace forebay {
 
 void SendQueue::push(std::string head, Memory payload, Connection::Sent sent) {
-  bytes_ += head.size() + payload.shape.total().value;
   Frame& frame = frames_.emplace_back();
+  if (seal_) {
+    const FrameSeal::Tag tag = seal_->head(std::as_bytes(std::span(head)));
+    head.append(reinterpret_cast<const char*>(tag.data()), tag.size());
+    frame.tags = FrameSeal::kTagBytes;
+  }
   frame.head = std::move(head);
-  if (!payload.shape.empty()) frame.payload = std::make_unique<Payload>(std::move(payload));
+  if (!payload.shape.empty()) {
+    FrameSeal::Tag tag{};
+    if (seal_) tag = seal_->payload(payload);
+    frame.payload = std::make_unique<Payload>(std::move(payload));
+    if (seal_) {
+      frame.payload->tag = tag;
+      frame.payload->tag_done = 0;
+      frame.tags += FrameSeal::kTagBytes;
+    }
+  }
   frame.sent = std::move(sent);
+  bytes_ += frame.left();
+  tags_ += frame.tags;
 }
 
 size_t SendQueue::gather(std::span<iovec> out) {
@@ -32,6 +47,14 @@ size_t SendQueue::Frame::gather(std::span<iovec> out, bool& whole) {
 }
 
 size_t SendQueue::Payload::gather(std::span<iovec> out, bool& whole) {
+  size_t count = bytes_left() != 0 ? gather_bytes(out, whole) : 0;
+  if (!whole || tag_done == tag.size()) return count;
+  if (count == out.size()) return whole = false, count;
+  out[count++] = {tag.data() + tag_done, tag.size() - tag_done};
+  return count;
+}
+
+size_t SendQueue::Payload::gather_bytes(std::span<iovec> out, bool& whole) {
   if (cursor.fine()) {
     const size_t described = gather_fine(out);
     whole = described == 1 && cursor.left() == 0;
@@ -61,6 +84,14 @@ uint64_t SendQueue::Frame::took(uint64_t n) {
 }
 
 uint64_t SendQueue::Payload::took(uint64_t n) {
+  const uint64_t of_bytes = took_bytes(n);
+  if (bytes_left() != 0) return of_bytes;
+  const uint64_t of_tag = std::min<uint64_t>(n - of_bytes, tag.size() - tag_done);
+  tag_done += of_tag;
+  return of_bytes + of_tag;
+}
+
+uint64_t SendQueue::Payload::took_bytes(uint64_t n) {
   const uint64_t of_bounce = std::min<uint64_t>(n, bounce_end - bounce_begin);
   bounce_begin += of_bounce;
   if (cursor.fine()) return of_bounce;
@@ -76,6 +107,7 @@ void SendQueue::took(uint64_t n) {
     n -= frame.took(n);
     if (frame.left() != 0) break;
     if (frame.sent) finished_.push_back(std::move(frame.sent));
+    tags_ -= frame.tags;
     frames_.pop_front();
   }
   FOREBAY_ASSERT(n == 0);
@@ -90,6 +122,7 @@ Connection::Sent SendQueue::take_finished() {
 Connection::Sent SendQueue::take_unfinished() {
   Frame& frame = frames_.front();
   bytes_ -= frame.left();
+  tags_ -= frame.tags;
   Connection::Sent sent = std::move(frame.sent);
   frames_.pop_front();
   return sent;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/log.h"
+#include "transport/arrival.h"
 #include "transport/fd_watch.h"
 #include "transport/frame_connection.h"
 #include "transport/peer.h"
@@ -73,6 +74,9 @@ class SocketListener final : public Listener, public FdUser {
         accept_(std::move(accept)),
         alive_(std::make_shared<bool>(true)),
         watch_(loop, std::move(socket), *this) {
+    if (options_.key && address_.kind == Address::Kind::tcp) {
+      arrivals_.emplace(loop, options_.key, options_.key_limit, accept_);
+    }
     watch_.await_readable();
   }
   ~SocketListener() override {
@@ -91,7 +95,8 @@ class SocketListener final : public Listener, public FdUser {
   Loop& loop_;
   const SocketOptions options_;
   Transport::Accept accept_;
-  std::shared_ptr<bool> alive_;  // accept_ may destroy the listener
+  std::shared_ptr<bool> alive_;       // accept_ may destroy the listener
+  std::optional<Arrivals> arrivals_;  // if they prove a key
   FdWatch watch_;
   Loop::TimerId resume_ = 0;
 };
@@ -131,6 +136,7 @@ void SocketListener::accepted(Fd socket) {
   tune_socket(socket.get(), address_.kind, options_);
   Peer peer = address_.kind == Address::Kind::tcp ? peer_of_tcp_socket(socket.get())
                                                   : peer_of_unix_socket(socket.get());
+  if (arrivals_) return arrivals_->add(std::move(socket), std::move(peer));
   auto bytes = address_.kind == Address::Kind::tcp
                    ? make_socket_bytes(std::move(socket))
                    : make_unix_server_bytes(std::move(socket), options_.max_shared_area);
@@ -169,10 +175,11 @@ Result<void> bind_unix(int fd, const Address& address, const SocketAddress& wher
 
 Result<void> bind_tcp(int fd, const Address& address, const SocketAddress& where, bool anywhere) {
   if (!anywhere && !where.loopback()) {
-    return Error(EPERM,
-                 address.text() +
-                     ": TCP is served on loopback addresses only (127.0.0.1, [::1]), because "
-                     "a client's identity is known on this machine only");
+    return Error(
+        EPERM, address.text() +
+                   ": without a key, TCP is served on loopback addresses only (127.0.0.1, [::1]), "
+                   "because a client's identity is known on this machine only; `forebay key make "
+                   "FILE` makes one, and key_file names it");
   }
   const int on = 1;
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -200,7 +207,8 @@ Result<std::unique_ptr<Listener>> listen_on_socket(const Address& address, Loop&
 
   std::optional<DirectoryLock> lock;
   if (!tcp) lock.emplace(address.host);
-  const auto bound = tcp ? bind_tcp(socket->get(), address, *where, options.peers_prove_themselves)
+  const bool anywhere = options.peers_prove_themselves || options.key;
+  const auto bound = tcp ? bind_tcp(socket->get(), address, *where, anywhere)
                          : bind_unix(socket->get(), address, *where, options.unix_mode);
   if (!bound) return bound.error();
   SocketFile file = tcp ? SocketFile() : SocketFile(address.host);

@@ -1,6 +1,10 @@
 // Connecting: one attempt is an object that owns itself through the calls under way, so that it
 // needs no transport behind it.
 #include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <optional>
 
 #include "core/log.h"
 #include "transport/fd_watch.h"
@@ -38,7 +42,9 @@ class Attempt final : public FdUser, public std::enable_shared_from_this<Attempt
   void readable() override;
   void connected(Fd socket);
   bool offer(Fd& socket);
-  void finish(std::unique_ptr<ByteStream> bytes);
+  void ask(Fd socket);
+  void take_challenge();
+  void finish(std::unique_ptr<ByteStream> bytes, std::unique_ptr<FrameSeals> seals = nullptr);
   void fail(Error why);
   Error refused(int code) const;
 
@@ -50,6 +56,9 @@ class Attempt final : public FdUser, public std::enable_shared_from_this<Attempt
   Loop::TimerId retry_ = 0;
   std::unique_ptr<FdWatch> watch_;
   std::shared_ptr<SharedRegion> offered_;
+  std::optional<KeyAsker> asker_;
+  std::array<std::byte, kKeyChallenge> challenge_;
+  size_t challenge_got_ = 0;
   Peer peer_;
 };
 
@@ -87,6 +96,7 @@ void Attempt::connected(Fd socket) {
   // answer may take long.
   if (address_.kind == Address::Kind::tcp) {
     peer_.where = address_.text();
+    if (options_.key) return ask(std::move(socket));
   } else {
     peer_ = peer_of_unix_socket(socket.get());
     if (options_.shared_area > 0 && offer(socket)) return;
@@ -112,8 +122,38 @@ bool Attempt::offer(Fd& socket) {
   return true;
 }
 
+// Proves the key, and wants it proved. A new connection has room for so few bytes.
+void Attempt::ask(Fd socket) {
+  asker_.emplace(options_.key, options_.role, this_process_caller());
+  const std::string hello = asker_->hello();
+  const ssize_t n = ::send(socket.get(), hello.data(), hello.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (n != static_cast<ssize_t>(hello.size())) return fail(refused(n < 0 ? errno : EIO));
+  watch_ = std::make_unique<FdWatch>(loop_, std::move(socket), *this);
+  watch_->await_readable();
+}
+
+void Attempt::take_challenge() {
+  while (challenge_got_ < challenge_.size()) {
+    const ssize_t n = ::recv(watch_->fd(), challenge_.data() + challenge_got_,
+                             challenge_.size() - challenge_got_, MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) return watch_->await_readable();
+    if (n <= 0) {
+      return fail(Error(EACCES, address_.text() + ": the server there did not take our key: it has "
+                                                  "none (key_file), or is too old"));
+    }
+    challenge_got_ += static_cast<size_t>(n);
+  }
+  Result<FrameSeals> seals = asker_->answer(challenge_);
+  if (!seals) return fail(std::move(seals).error().at(address_.text()));
+  Fd socket = watch_->release();
+  watch_.reset();
+  finish(make_socket_bytes(std::move(socket)), std::make_unique<FrameSeals>(std::move(*seals)));
+}
+
 void Attempt::readable() {
   const auto keep = shared_from_this();
+  if (asker_) return take_challenge();
   Result<OfferAnswer> answer = receive_answer(watch_->fd());
   if (!answer && answer.error().code() == EAGAIN) return watch_->await_readable();
   if (!answer) return fail(std::move(answer).error());
@@ -124,10 +164,12 @@ void Attempt::readable() {
   finish(make_shared_client_bytes(std::move(socket), std::move(answer->bell), std::move(offered_)));
 }
 
-void Attempt::finish(std::unique_ptr<ByteStream> bytes) {
+void Attempt::finish(std::unique_ptr<ByteStream> bytes, std::unique_ptr<FrameSeals> seals) {
   loop_.cancel(deadline_);
-  done_(std::unique_ptr<Connection>(
-      std::make_unique<FrameConnection>(loop_, std::move(bytes), std::move(peer_))));
+  FrameRules rules;
+  rules.seals = std::move(seals);
+  done_(std::unique_ptr<Connection>(std::make_unique<FrameConnection>(
+      loop_, std::move(bytes), std::move(peer_), std::move(rules))));
 }
 
 void Attempt::fail(Error why) {

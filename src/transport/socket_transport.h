@@ -12,12 +12,15 @@
 //
 // Listening: a Unix socket's stale file (left by a dead server) is replaced; one that somebody
 // listens on is EADDRINUSE. TCP listens on loopback addresses only, because what the kernel says
-// about a peer ends at the machine's edge: others are EPERM, unless whoever listens has a way of
-// its own to know its peers and says so.
+// about a peer ends at the machine's edge: others are EPERM, unless there is a key that peers prove
+// to each other (key_handshake.h), or whoever listens has a way of its own to know its peers and
+// says so. With a key, connections to TCP addresses are made by proving it, and every frame is
+// sealed (frame_seal.h); one that is accepted may still come without, from this machine.
 #pragma once
 
 #include <sys/types.h>
 
+#include "transport/key_handshake.h"
 #include "transport/transport.h"
 
 namespace forebay {
@@ -29,6 +32,10 @@ struct SocketOptions {
   Duration tcp_dead_after = std::chrono::seconds(60);
   // TCP: may listen on every address; peers prove who they are above the transport.
   bool peers_prove_themselves = false;
+  // TCP: what peers prove to each other; null: nothing.
+  AuthKeyRef key = {};
+  KeyRole role = KeyRole::client;                 // as what it proves it when it connects
+  Duration key_limit = std::chrono::seconds(10);  // how long a peer may take to prove it
   // Unix: a client offers to share memory with an area of so many bytes for bulk data; 0: it does
   // not.
   uint64_t shared_area = 0;

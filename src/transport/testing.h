@@ -211,6 +211,14 @@ struct TcpWorld final : SocketWorld {
   Address address() override { return {Address::Kind::tcp, "127.0.0.1", 0}; }
 };
 
+// With a key that both prove, and sealed frames.
+struct KeyedWorld final : SocketWorld {
+  explicit KeyedWorld(Duration limit = std::chrono::seconds(10))
+      : SocketWorld({.key = std::make_shared<const AuthKey>(std::string(32, 'k'), "the key"),
+                     .key_limit = limit}) {}
+  Address address() override { return {Address::Kind::tcp, "127.0.0.1", 0}; }
+};
+
 struct SimWorld final : World {
   explicit SimWorld(SimOptions options = {}) : network(the_loop, seed + 1, options) {}
   const uint64_t seed = test_seed();

@@ -35,12 +35,13 @@ struct Address {
   bool operator==(const Address&) const = default;
 };
 
-// Who is at the other end, as far as the kernel vouches for it.
+// Who is at the other end, as far as the kernel vouches for it, or the key that it has proved.
 struct Peer {
-  CallerRef caller;                   // null: unknown
+  CallerRef caller;                   // null: unknown; by key: as it says itself
   int pid = 0;                        // 0: unknown
-  bool may_speak_for_others = false;  // root on a Unix socket
+  bool may_speak_for_others = false;  // root on a Unix socket; root, or another server, by key
   std::string where;                  // for people: "unix, pid 4711", "tcp 127.0.0.1:39211"
+  enum class Proof : uint8_t { none, client, server } proof = Proof::none;  // of the key, as what
 };
 
 // What a Connection tells its user. All on the connection's loop.

@@ -38,7 +38,7 @@ class TransportTest : public testing::Test {
   }
 };
 
-using Worlds = testing::Types<UnixWorld, SharedWorld, TcpWorld, SimWorld>;
+using Worlds = testing::Types<UnixWorld, SharedWorld, TcpWorld, KeyedWorld, SimWorld>;
 TYPED_TEST_SUITE(TransportTest, Worlds);
 
 TYPED_TEST(TransportTest, EchoesFramesOfAllShapesInOrder) {

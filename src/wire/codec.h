@@ -35,6 +35,7 @@ inline constexpr size_t kMaxLabel = 255;          // export, host, program, job,
 inline constexpr size_t kMaxText = 4096;          // an error's text, a goodbye's reason
 inline constexpr size_t kMaxKey = 64;             // a session's key
 inline constexpr size_t kMaxAuth = 16 * 1024;     // a credential
+inline constexpr size_t kMaxServers = 64 * 1024;  // the names of all servers
 inline constexpr size_t kMaxGroups = 65536;       // NGROUPS_MAX
 inline constexpr size_t kMaxLoops = 64;           // nested strided loops of one request
 inline constexpr size_t kMaxInlineBlocks = 1024;  // 16 KiB of message
@@ -55,6 +56,10 @@ struct Hello {
   std::string host, program, job;
   uint32_t pid = 0;
   uint32_t chunk = 0;
+  // Of a server that relays requests of its clients to the homes of their files (server/relay.h):
+  // its name, whom it takes the other for, the names of all, and its root.
+  std::string relay, home, servers;
+  Handle root;
   bool operator==(const Hello&) const = default;
 };
 

@@ -14,10 +14,14 @@ std::string encode(const Hello& m) {
   const auto host = put_text(b, m.host, kMaxLabel);
   const auto program = put_text(b, m.program, kMaxLabel);
   const auto job = put_text(b, m.job, kMaxLabel);
+  const auto relay = put_text(b, m.relay, kMaxLabel);
+  const auto home = put_text(b, m.home, kMaxLabel);
+  const auto servers = put_text(b, m.servers, kMaxServers);
+  const auto root = put_bytes(b, m.root.bytes);
   return finish(b, FrameType::hello,
                 fbs::CreateHello(b, m.version_min, m.version_max, static_cast<uint8_t>(m.purpose),
                                  export_name, m.session, session_key, auth_method, auth, host,
-                                 program, m.pid, job, m.chunk));
+                                 program, m.pid, job, m.chunk, relay, home, servers, root));
 }
 
 Result<Hello> decode_hello(Bytes bytes) {
@@ -40,6 +44,10 @@ Result<Hello> decode_hello(Bytes bytes) {
   fields.text("host", t.host(), kMaxLabel, m.host);
   fields.text("program", t.program(), kMaxLabel, m.program);
   fields.text("job", t.job(), kMaxLabel, m.job);
+  fields.text("relay", t.relay(), kMaxLabel, m.relay);
+  fields.text("home", t.home(), kMaxLabel, m.home);
+  fields.text("servers", t.servers(), kMaxServers, m.servers);
+  fields.bytes("root", t.root(), kMaxHandle, m.root.bytes);
   return checked(std::move(m), fields);
 }
 

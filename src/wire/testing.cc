@@ -86,6 +86,11 @@ Hello RandomMessages::hello() {
   m.job = bytes(kMaxLabel);
   m.pid = static_cast<uint32_t>(random_());
   m.chunk = chance() ? static_cast<uint32_t>(random_()) : 0;
+  if (chance()) return m;
+  m.relay = bytes(kMaxLabel);
+  m.home = bytes(kMaxLabel);
+  m.servers = bytes(kMaxServers);
+  m.root.bytes = bytes(kMaxHandle);
   return m;
 }
 

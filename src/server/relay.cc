@@ -1,0 +1,423 @@
+#include "server/relay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+namespace forebay::server {
+namespace {
+
+// A name that changes each time we look is somebody's mischief.
+constexpr int kMostTries = 16;
+
+enum class Way : uint8_t { home, typed, lookup, readdir, create, remove, rename, here };
+
+Way way_of(const Request& request) {
+  switch (request.op) {
+    case Op::getattr:
+    case Op::setattr:
+      return Way::typed;
+    case Op::lookup:
+      return Way::lookup;
+    case Op::create:
+      return Way::create;
+    case Op::remove:
+      return (request.flags & kFlagDirectory) != 0 ? Way::here : Way::remove;
+    case Op::rename:
+      return Way::rename;
+    case Op::readdir:
+      return (request.flags & kFlagPlus) != 0 ? Way::readdir : Way::here;
+    case Op::mkdir:
+    case Op::symlink:
+    case Op::readlink:
+    case Op::statfs:
+    case Op::layout:
+    case Op::xattr_get:
+    case Op::xattr_set:
+    case Op::xattr_list:
+    case Op::xattr_remove:
+      return Way::here;
+    default:
+      return Way::home;
+  }
+}
+
+bool is_file(const Result<Reply>& found) {
+  return found && found->attr.type == FileType::file;
+}
+
+Request about(Op op, const CallerRef& caller, const Handle& handle) {
+  Request request;
+  request.op = op;
+  request.caller = caller;
+  request.handle = handle;
+  return request;
+}
+
+// A home that cannot be reached is not the fault of the connection that the client has.
+Result<Reply> explained(Result<Reply>&& result, const std::string& home) {
+  if (result) return std::move(result);
+  const Error& error = result.error();
+  if (error.code() != ENOTCONN && error.code() != ETIMEDOUT) return std::move(result);
+  Error out(error.code() == ENOTCONN ? EHOSTDOWN : ETIMEDOUT,
+            fmt::format("the file lives at server '{}': {}", home, error.what()));
+  if (error.is_outcome_unknown()) out = std::move(out).with_unknown_outcome();
+  return std::move(out).with_done(error.done());
+}
+
+}  // namespace
+
+class Relay::State : public std::enable_shared_from_this<State> {
+ public:
+  explicit State(Parts parts)
+      : parts_(std::move(parts)), homes_(parts_.cluster->servers), self_(place_of_self()) {
+    for (size_t i = 0; i < homes_.names().size(); ++i) sent_.push_back(std::make_unique<Counter>());
+  }
+
+  size_t home_of(const Handle& file) const { return homes_.of(parts_.local->identity(file)); }
+  bool lives_here(const Handle& file) const { return home_of(file) == self_; }
+
+  void submit(Request&& request, Completion&& done, Origin origin);
+  void settle(Request&& request, Completion&& done, Origin origin);
+  void close();
+
+  bool acknowledged() const { return acknowledged_; }
+  std::string status() const;
+  uint64_t relayed() const;
+
+ private:
+  using Stores = std::map<size_t, std::unique_ptr<Store>>;  // by the server's place
+  struct Call {                                             // one that takes several steps
+    Request request;
+    Completion done;
+    Origin origin;
+    int tries = 0;
+    size_t left = 0;  // answers to come
+    Result<Reply> reply{std::in_place};
+  };
+  using CallRef = std::shared_ptr<Call>;
+
+  size_t place_of_self() const {
+    const auto& names = homes_.names();
+    const auto found = std::ranges::find(names, parts_.cluster->self);
+    FOREBAY_ASSERT(found != names.end(), "a server that is none of the list");
+    return static_cast<size_t>(found - names.begin());
+  }
+
+  // Goes on where `result` is, on the call's loop.
+  template <class Fn>
+  void then(const CallRef& call, Request&& step, Fn&& fn);
+  void at(size_t home, Request&& request, Completion&& done, Origin origin);
+  void finish(const CallRef& call, size_t home);
+  Result<Store*> reach(size_t home, Loop& loop);
+
+  void typed(const CallRef& call);
+  void lookup(const CallRef& call);
+  void readdir(const CallRef& call);
+  void ask_attributes(const CallRef& call);
+  void create(const CallRef& call);
+  void create_here(const CallRef& call);
+  void created(const CallRef& call, size_t where, Result<Reply>&& result);
+  void remove(const CallRef& call);
+  void rename(const CallRef& call);
+  void rename_source(const CallRef& call);
+
+  const Parts parts_;
+  const plan::Homes homes_;
+  const size_t self_;
+  std::mutex mutex_;  // of stores_, but not of a loop's own
+  std::map<Loop*, Stores> stores_;
+  std::atomic<bool> closed_{false};
+  std::atomic<bool> acknowledged_{false};
+  std::vector<std::unique_ptr<Counter>> sent_;
+};
+
+// ---- Where to ----
+
+Result<Store*> Relay::State::reach(size_t home, Loop& loop) {
+  Stores* mine;
+  {
+    std::lock_guard lock(mutex_);
+    mine = &stores_[&loop];
+  }
+  auto& store = (*mine)[home];
+  if (store) return store.get();
+  auto made = parts_.cluster->reach(home, parts_.export_name, parts_.root, loop);
+  if (!made) return made.error();
+  store = std::move(*made);
+  return store.get();
+}
+
+void Relay::State::at(size_t home, Request&& request, Completion&& done, Origin origin) {
+  if (closed_) return done(Error(ESHUTDOWN, "the server is stopping"));
+  if (home == self_) return parts_.local->submit(std::move(request), std::move(done), origin);
+  const Result<Store*> store = reach(home, *origin.loop);
+  if (!store) return done(store.error());
+  sent_[home]->add();
+  const bool write = request.op == Op::write;
+  (*store)->submit(std::move(request), [self = shared_from_this(), home, write,
+                                        done = std::move(done)](Result<Reply>&& result) mutable {
+    if (write && result && result->verifier != 0) self->acknowledged_ = true;
+    done(explained(std::move(result), self->homes_.names()[home]));
+  });
+}
+
+template <class Fn>
+void Relay::State::then(const CallRef& call, Request&& step, Fn&& fn) {
+  parts_.local->submit(
+      std::move(step),
+      [self = shared_from_this(), call, fn = std::forward<Fn>(fn)](Result<Reply>&& result) mutable {
+        Loop& loop = *call->origin.loop;
+        if (loop.on_loop()) return fn(*self, std::move(result));
+        loop.post([self, call, fn = std::move(fn),
+                   kept = std::make_unique<Result<Reply>>(std::move(result))]() mutable {
+          fn(*self, std::move(*kept));
+        });
+      },
+      call->origin);
+}
+
+// What is left of it is the home's.
+void Relay::State::finish(const CallRef& call, size_t home) {
+  at(home, std::move(call->request), std::move(call->done), call->origin);
+}
+
+void Relay::State::submit(Request&& request, Completion&& done, Origin origin) {
+  if (closed_) return done(Error(ESHUTDOWN, "the server is stopping"));
+  const Way way = way_of(request);
+  if (way == Way::home) {
+    const size_t home = home_of(request.handle);
+    return at(home, std::move(request), std::move(done), origin);
+  }
+  if (way == Way::here) return at(self_, std::move(request), std::move(done), origin);
+  const auto call = std::make_shared<Call>(Call{std::move(request), std::move(done), origin});
+  switch (way) {
+    case Way::typed:
+      return typed(call);
+    case Way::lookup:
+      return lookup(call);
+    case Way::readdir:
+      return readdir(call);
+    case Way::create:
+      return create(call);
+    case Way::remove:
+      return remove(call);
+    default:
+      return rename(call);
+  }
+}
+
+// At another server the right stays open, and what was acknowledged is written: as a commit.
+void Relay::State::settle(Request&& request, Completion&& done, Origin origin) {
+  if (closed_) return done(Error(ESHUTDOWN, "the server is stopping"));
+  const size_t home = home_of(request.handle);
+  if (home == self_) return parts_.local->settle(std::move(request), std::move(done), origin);
+  Request commit = about(Op::commit, request.caller, request.handle);
+  commit.right = std::move(request.right);
+  commit.flags = kFlagDataOnly;
+  at(home, std::move(commit), std::move(done), origin);
+}
+
+// ---- Names ----
+
+// Of a directory nothing is kept beside it, so that it is there whichever server is down. What
+// cannot be found here the home may still know.
+void Relay::State::typed(const CallRef& call) {
+  if (lives_here(call->request.handle)) return finish(call, self_);
+  Request look = about(Op::getattr, call->request.caller, call->request.handle);
+  then(call, std::move(look), [call](State& s, Result<Reply>&& found) {
+    const bool elsewhere = !found || is_file(found);
+    s.finish(call, elsewhere ? s.home_of(call->request.handle) : s.self_);
+  });
+}
+
+void Relay::State::lookup(const CallRef& call) {
+  const CallerRef caller = call->request.caller;
+  then(call, std::move(call->request), [call, caller](State& s, Result<Reply>&& found) {
+    if (!is_file(found) || s.lives_here(found->handle)) return call->done(std::move(found));
+    const size_t home = s.home_of(found->handle);
+    Request ask = about(Op::getattr, caller, found->handle);
+    call->reply = std::move(found);
+    s.at(
+        home, std::move(ask),
+        [call](Result<Reply>&& now) {
+          if (!now) return call->done(std::move(now));
+          call->reply->attr = now->attr;
+          call->done(std::move(call->reply));
+        },
+        call->origin);
+  });
+}
+
+void Relay::State::readdir(const CallRef& call) {
+  Request step = call->request;
+  then(call, std::move(step), [call](State& s, Result<Reply>&& found) {
+    call->reply = std::move(found);
+    if (!call->reply) return call->done(std::move(call->reply));
+    s.ask_attributes(call);
+  });
+}
+
+void Relay::State::ask_attributes(const CallRef& call) {
+  std::vector<size_t> elsewhere;
+  for (size_t i = 0; i < call->reply->entries.size(); ++i) {
+    const Entry& entry = call->reply->entries[i];
+    if (entry.type == FileType::file && !entry.handle.empty() && !lives_here(entry.handle)) {
+      elsewhere.push_back(i);
+    }
+  }
+  call->left = elsewhere.size() + 1;
+  const auto answered = [](const CallRef& one) {
+    if (--one->left == 0) one->done(std::move(one->reply));
+  };
+  for (const size_t i : elsewhere) {
+    if (!call->reply) break;  // one could not be asked
+    const Handle handle = call->reply->entries[i].handle;
+    at(
+        home_of(handle), about(Op::getattr, call->request.caller, handle),
+        [call, i, answered](Result<Reply>&& now) {
+          // One that has gone meanwhile was there when the directory was read.
+          const bool gone = !now && (now.error().code() == ESTALE || now.error().code() == ENOENT);
+          if (now && call->reply) call->reply->entries[i].attr = now->attr;
+          if (!now && !gone && call->reply) call->reply = now.error();
+          answered(call);
+        },
+        call->origin);
+  }
+  answered(call);
+}
+
+// ---- Files that come and go ----
+
+void Relay::State::create(const CallRef& call) {
+  if ((call->request.flags & kFlagExclusive) != 0) return create_here(call);
+  Request look = about(Op::lookup, call->request.caller, call->request.handle);
+  look.name = call->request.name;
+  then(call, std::move(look), [call](State& s, Result<Reply>&& found) {
+    if (!found && found.error().code() == ENOENT) return s.create_here(call);
+    const size_t home = is_file(found) ? s.home_of(found->handle) : s.self_;
+    Request step = call->request;
+    s.at(
+        home, std::move(step),
+        [self = s.shared_from_this(), call, home](Result<Reply>&& result) {
+          self->created(call, home, std::move(result));
+        },
+        call->origin);
+  });
+}
+
+// It is not there, and nobody else may come before us: who does is its home's business.
+void Relay::State::create_here(const CallRef& call) {
+  Request step = call->request;
+  step.flags |= kFlagExclusive;
+  step.flags &= ~uint32_t{kFlagTruncate};
+  then(call, std::move(step), [call](State& s, Result<Reply>&& result) {
+    const bool raced = !result && result.error().code() == EEXIST &&
+                       (call->request.flags & kFlagExclusive) == 0 && ++call->tries < kMostTries;
+    if (raced) return s.create(call);
+    s.created(call, s.self_, std::move(result));
+  });
+}
+
+// The right is held open where the file lives, from its first use on; where it was granted, if that
+// is another place, it has no business.
+void Relay::State::created(const CallRef& call, size_t where, Result<Reply>&& result) {
+  if (result && !result->right.empty() && home_of(result->handle) != where) {
+    Request close = about(Op::close, call->request.caller, result->handle);
+    close.right = result->right;
+    at(
+        where, std::move(close), [](Result<Reply>&&) {}, call->origin);
+  }
+  call->done(std::move(result));
+}
+
+void Relay::State::remove(const CallRef& call) {
+  Request look = about(Op::lookup, call->request.caller, call->request.handle);
+  look.name = call->request.name;
+  then(call, std::move(look), [call](State& s, Result<Reply>&& found) {
+    s.finish(call, is_file(found) ? s.home_of(found->handle) : s.self_);
+  });
+}
+
+// At the home of the file that it replaces, which may be open there; if there is none, at that of
+// the file itself, which so knows where it went.
+void Relay::State::rename(const CallRef& call) {
+  Request look = about(Op::lookup, call->request.caller, call->request.handle2);
+  look.name = call->request.name2;
+  then(call, std::move(look), [call](State& s, Result<Reply>&& found) {
+    if (is_file(found)) return s.finish(call, s.home_of(found->handle));
+    s.rename_source(call);
+  });
+}
+
+void Relay::State::rename_source(const CallRef& call) {
+  Request look = about(Op::lookup, call->request.caller, call->request.handle);
+  look.name = call->request.name;
+  then(call, std::move(look), [call](State& s, Result<Reply>&& found) {
+    s.finish(call, is_file(found) ? s.home_of(found->handle) : s.self_);
+  });
+}
+
+// ---- The end, and what is shown ----
+
+void Relay::State::close() {
+  closed_ = true;
+  std::map<Loop*, Stores> stores;
+  {
+    std::lock_guard lock(mutex_);
+    stores.swap(stores_);
+  }
+}
+
+uint64_t Relay::State::relayed() const {
+  uint64_t sum = 0;
+  for (const auto& counter : sent_) sum += counter->get();
+  return sum;
+}
+
+std::string Relay::State::status() const {
+  std::string servers;
+  for (size_t i = 0; i < homes_.names().size(); ++i) {
+    servers += fmt::format(R"({}{{"name": "{}", "relayed": {}}})", i == 0 ? "" : ", ",
+                           homes_.names()[i], sent_[i]->get());
+  }
+  return fmt::format(R"({{"self": "{}", "servers": [{}]}})", parts_.cluster->self, servers);
+}
+
+Relay::Relay(Parts parts) : state_(std::make_shared<State>(std::move(parts))) {}
+
+Relay::~Relay() {
+  close();
+}
+
+void Relay::close() {
+  state_->close();
+}
+
+bool Relay::lives_here(const Handle& file) const {
+  return state_->lives_here(file);
+}
+
+void Relay::submit(Request&& request, Completion&& done, Origin origin) {
+  state_->submit(std::move(request), std::move(done), origin);
+}
+
+void Relay::settle(Request&& request, Completion&& done, Origin origin) {
+  state_->settle(std::move(request), std::move(done), origin);
+}
+
+bool Relay::acknowledged() const {
+  return state_->acknowledged();
+}
+
+uint64_t Relay::relayed() const {
+  return state_->relayed();
+}
+
+std::string Relay::status() const {
+  return state_->status();
+}
+
+}  // namespace forebay::server

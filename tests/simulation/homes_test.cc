@@ -1,0 +1,495 @@
+// Several servers over one file system, each file with one home, and clients that reach one server
+// each: what is done through one is seen through every other, at once.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "client/remote_store.h"
+#include "core/testing.h"
+#include "plan/homes.h"
+#include "server/server.h"
+#include "store/fault.h"
+#include "store/memory.h"
+#include "transport/sim_transport.h"
+
+namespace forebay::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The file system that all servers have: what one server's end leaves to the others.
+class Mount final : public Store {
+ public:
+  explicit Mount(Store& disk) : disk_(disk) {}
+  void submit(Request&& request, Completion&& done) override {
+    disk_.submit(std::move(request), std::move(done));
+  }
+  Result<void> admits(const Request& request) override { return disk_.admits(request); }
+  std::string_view identity(const Handle& handle) const override { return disk_.identity(handle); }
+  Result<Handle> root() override { return disk_.root(); }
+
+ private:
+  Store& disk_;
+};
+
+struct Setting {
+  When behind = When::never;
+  std::vector<std::string> servers = {"a", "b", "c"};
+};
+
+class Cluster {
+ public:
+  explicit Cluster(uint64_t seed, Setting setting = {})
+      : random(seed), loop(seed + 1), network(loop, seed + 2), setting_(std::move(setting)) {
+    for (const std::string& name : setting_.servers) start(name, setting_.servers);
+  }
+  ~Cluster() {
+    clients_.clear();
+    for (auto& [name, host] : hosts_) host.listener.reset();
+    hosts_.clear();
+  }
+
+  void start(const std::string& name, std::vector<std::string> servers, Store* store = nullptr) {
+    Host& host = hosts_[name];
+    host.transport = network.transport(name);
+    ServerOptions options;
+    options.name = name;
+    options.boot = ++boots_;
+    options.cluster = cluster(name, std::move(servers));
+    host.server = std::make_unique<Server>(options, loop, std::vector<Loop*>{&loop}, host.counters);
+    ExportOptions exported;
+    exported.name = "main";
+    exported.pool = 1_MiB;
+    exported.chunk = 16_KiB;
+    exported.write_behind.when = setting_.behind;
+    auto added = host.server->add_export(exported, std::make_unique<Mount>(store ? *store : disk));
+    FOREBAY_ASSERT(added.has_value());
+    host.listener =
+        host.transport
+            ->listen({Address::Kind::simulated, name, 0}, loop,
+                     [&host](std::unique_ptr<Connection> c) { host.server->accept(std::move(c)); })
+            .value();
+  }
+  void kill(const std::string& name) {
+    network.kill(name);
+    hosts_[name].listener.reset();
+    hosts_[name].server.reset();
+  }
+
+  // A client that knows this server only.
+  RemoteStore& client(const std::string& server) {
+    auto& client = clients_[server];
+    // One of them shares memory with its server.
+    const uint64_t area = server == "b" ? 256_KiB : 0;
+    if (!client) client = connect(server, network.transport("client of " + server, area), {});
+    return *client;
+  }
+  std::unique_ptr<RemoteStore> connect(const std::string& server,
+                                       std::unique_ptr<Transport> transport,
+                                       std::shared_ptr<const RelayIdentity> relay) {
+    RemoteOptions options;
+    options.address = [server]() -> Result<Address> {
+      return Address{Address::Kind::simulated, server, 0};
+    };
+    options.export_name = "main";
+    options.retry_for = 2s;
+    options.connect_timeout = 1s;
+    options.relay = std::move(relay);
+    RemoteRuntime runtime;
+    runtime.loop = &loop;
+    runtime.make_transport = [kept = std::make_shared<std::unique_ptr<Transport>>(
+                                  std::move(transport))](Loop&) { return std::move(*kept); };
+    return RemoteStore::connect(std::move(options), std::move(runtime)).value();
+  }
+  static Peer a_server() {
+    Peer peer;
+    peer.caller = this_process_caller();
+    peer.may_speak_for_others = true;
+    peer.where = "another server";
+    peer.proof = Peer::Proof::server;
+    return peer;
+  }
+
+  std::string any_server() { return setting_.servers[random() % setting_.servers.size()]; }
+  std::string home_of(const Handle& file) const {
+    const plan::Homes homes(setting_.servers);
+    return homes.names()[homes.of(disk.identity(file))];
+  }
+  std::string status(const std::string& server) { return hosts_[server].server->status(); }
+
+  std::mt19937_64 random;
+  SimLoop loop;
+  SimNetwork network;
+  MemoryStore disk;
+
+ private:
+  struct Host {
+    std::unique_ptr<Transport> transport;
+    CounterSet counters;
+    std::unique_ptr<Server> server;
+    std::unique_ptr<Listener> listener;
+  };
+
+  std::shared_ptr<const ClusterOptions> cluster(const std::string& self,
+                                                std::vector<std::string> servers) {
+    auto options = std::make_shared<ClusterOptions>();
+    options->self = self;
+    options->servers = servers;
+    options->reach = [this, self, servers](size_t other, const std::string&, const Handle& root,
+                                           Loop&) -> Result<std::unique_ptr<Store>> {
+      return std::unique_ptr<Store>(
+          connect(servers[other], network.transport(self, a_server()),
+                  std::make_shared<const RelayIdentity>(
+                      RelayIdentity{self, servers[other], plan::Homes(servers).text(), root})));
+    };
+    return options;
+  }
+
+  const Setting setting_;
+  uint64_t boots_ = 0;
+  std::map<std::string, Host> hosts_;
+  std::map<std::string, std::unique_ptr<RemoteStore>> clients_;
+};
+
+struct OpenFile {
+  Handle handle;
+  Right right;
+};
+
+// Calls as a program makes them.
+class Program {
+ public:
+  explicit Program(RemoteStore& store) : store_(store) {}
+
+  Result<Reply> call(Op op, Handle handle, std::string name = {}) {
+    Request r;
+    r.op = op;
+    r.handle = std::move(handle);
+    r.name = std::move(name);
+    return call(std::move(r));
+  }
+  Result<Reply> call(Request r) {
+    r.caller = this_process_caller();
+    return store_.call(std::move(r));
+  }
+  Handle root() { return store_.root().value(); }
+  Result<OpenFile> create(const std::string& name, uint32_t flags = 0) {
+    Request r;
+    r.op = Op::create;
+    r.handle = root();
+    r.name = name;
+    r.mode = 0644;
+    r.access = Access::both;
+    r.flags = flags;
+    auto made = call(std::move(r));
+    if (!made) return made.error();
+    return OpenFile{made->handle, made->right};
+  }
+  Result<OpenFile> open(const Handle& handle) {
+    Request r;
+    r.op = Op::open;
+    r.handle = handle;
+    r.access = Access::both;
+    auto made = call(std::move(r));
+    if (!made) return made.error();
+    return OpenFile{handle, made->right};
+  }
+  Request transfer(Op op, const OpenFile& file, uint64_t offset, std::string& bytes) {
+    Request r;
+    r.op = op;
+    r.handle = file.handle;
+    r.right = file.right;
+    r.caller = this_process_caller();
+    r.file = Extents(Extent{Offset(offset), Length(bytes.size())});
+    r.memory = Memory::of(std::as_writable_bytes(std::span(bytes)));
+    return r;
+  }
+  Result<Reply> write(const OpenFile& file, uint64_t offset, std::string bytes) {
+    return call(transfer(Op::write, file, offset, bytes));
+  }
+  Result<std::string> read(const OpenFile& file, uint64_t offset, uint64_t size) {
+    std::string bytes(size, '?');
+    auto got = call(transfer(Op::read, file, offset, bytes));
+    if (!got) return got.error();
+    bytes.resize(got->count);
+    return bytes;
+  }
+  Result<Reply> close(const OpenFile& file, Op op = Op::close) {
+    Request r;
+    r.op = op;
+    r.handle = file.handle;
+    r.right = file.right;
+    return call(std::move(r));
+  }
+  RemoteStore& store() { return store_; }
+
+ private:
+  RemoteStore& store_;
+};
+
+std::string pattern(std::mt19937_64& random, size_t size) {
+  std::string out(size, '\0');
+  for (char& c : out) c = static_cast<char>('a' + random() % 26);
+  return out;
+}
+
+class HomesTest : public testing::TestWithParam<When> {};
+
+// A random history over random files, each step through a random server, against strings.
+TEST_P(HomesTest, WhatOneServerWasToldAllKnow) {
+  Cluster cluster(test_seed(), {.behind = GetParam()});
+  std::mt19937_64& random = cluster.random;
+  struct File {
+    Handle handle;
+    std::map<std::string, OpenFile> open;  // by server
+    std::string content;
+  };
+  std::map<std::string, File> files;
+  std::map<std::string, int> homes;
+  for (int i = 0; i < 12; ++i) {
+    const std::string name = fmt::format("f{}", i), via = cluster.any_server();
+    const auto made = Program(cluster.client(via)).create(name);
+    ASSERT_TRUE(made) << made.error().message();
+    files[name] = {made->handle, {{via, *made}}, ""};
+    ++homes[cluster.home_of(made->handle)];
+  }
+  EXPECT_GT(homes.size(), 1u);
+  const auto opened = [&](File& file, const std::string& via) -> const OpenFile& {
+    auto& open = file.open[via];
+    if (open.right.empty()) open = Program(cluster.client(via)).open(file.handle).value();
+    return open;
+  };
+  for (int step = 0; step < 400; ++step) {
+    auto& [name, file] = *std::next(files.begin(), random() % files.size());
+    const std::string via = cluster.any_server();
+    Program program(cluster.client(via));
+    const uint64_t offset = random() % 5000;
+    const size_t size = 1 + random() % (step % 10 == 0 ? 100000 : 3000);
+    SCOPED_TRACE(fmt::format("step {}: {} through {}", step, name, via));
+    switch (random() % 7) {
+      case 0:
+      case 1: {
+        const std::string bytes = pattern(random, size);
+        const auto wrote = program.write(opened(file, via), offset, bytes);
+        ASSERT_TRUE(wrote) << wrote.error().message();
+        if (file.content.size() < offset + size) file.content.resize(offset + size);
+        file.content.replace(offset, size, bytes);
+        break;
+      }
+      case 2: {
+        const auto got = program.read(opened(file, via), offset, size);
+        ASSERT_TRUE(got) << got.error().message();
+        const size_t from = std::min<size_t>(offset, file.content.size());
+        ASSERT_TRUE(*got == file.content.substr(from, size));
+        break;
+      }
+      case 3: {
+        const auto found = program.call(Op::lookup, program.root(), name);
+        ASSERT_TRUE(found) << found.error().message();
+        ASSERT_EQ(found->attr.size, file.content.size());
+        ASSERT_EQ(program.call(Op::getattr, file.handle)->attr.size, file.content.size());
+        break;
+      }
+      case 4: {
+        Request list;
+        list.op = Op::readdir;
+        list.handle = program.root();
+        list.flags = kFlagPlus;
+        list.length = Length(kMaxReaddirBytes);
+        const auto listed = program.call(std::move(list));
+        ASSERT_TRUE(listed) << listed.error().message();
+        ASSERT_EQ(listed->entries.size(), files.size());
+        for (const Entry& e : listed->entries)
+          ASSERT_EQ(e.attr.size, files.at(e.name).content.size());
+        break;
+      }
+      case 5: {
+        Request r;
+        r.op = Op::resize;
+        r.handle = file.handle;
+        r.length = Length(offset);
+        ASSERT_TRUE(program.call(std::move(r)));
+        file.content.resize(offset);
+        break;
+      }
+      default: {
+        if (random() % 2 == 0) {
+          ASSERT_TRUE(program.close(opened(file, via), Op::commit));
+        } else if (file.open.contains(via)) {
+          ASSERT_TRUE(program.close(file.open[via]));
+          file.open.erase(via);
+        } else {
+          const auto again = program.create(name, random() % 2 == 0 ? kFlagTruncate : 0);
+          ASSERT_TRUE(again) << again.error().message();
+          ASSERT_EQ(again->handle, file.handle);
+          file.open[via] = *again;
+          const auto now = program.call(Op::getattr, file.handle);
+          ASSERT_TRUE(now->attr.size == 0 || now->attr.size == file.content.size());
+          file.content.resize(now->attr.size);
+        }
+      }
+    }
+  }
+  uint64_t relayed = 0;
+  for (const char* name : {"a", "b", "c"})
+    relayed += cluster.status(name).find("\"relayed\": 0}, {\"name\": \"b\", \"relayed\": 0}") ==
+               std::string::npos;
+  EXPECT_GT(relayed, 0u);
+}
+
+TEST_P(HomesTest, NamesComeAndGoThroughAnyServer) {
+  Cluster cluster(test_seed(), {.behind = GetParam()});
+  for (int i = 0; i < 30; ++i) {
+    Program one(cluster.client(cluster.any_server())), two(cluster.client(cluster.any_server()));
+    const auto file = one.create("x", kFlagExclusive);
+    ASSERT_TRUE(file) << file.error().message();
+    EXPECT_EQ(two.create("x", kFlagExclusive).error().code(), EEXIST);
+    ASSERT_TRUE(one.write(*file, 0, "hello"));
+    Request rename;
+    rename.op = Op::rename;
+    rename.handle = rename.handle2 = two.root();
+    rename.name = "x";
+    rename.name2 = "y";
+    ASSERT_TRUE(two.call(std::move(rename)));
+    EXPECT_EQ(one.call(Op::lookup, one.root(), "y")->attr.size, 5u);
+    ASSERT_TRUE(two.call(Op::remove, two.root(), "y"));
+    // Open, so it is still there for whoever has it open.
+    EXPECT_EQ(*one.read(*file, 0, 10), "hello");
+    ASSERT_TRUE(one.close(*file));
+    EXPECT_EQ(one.call(Op::lookup, one.root(), "y").error().code(), ENOENT);
+  }
+}
+
+// Overlapping writes through different servers at the same time: none is torn.
+TEST_P(HomesTest, NothingIsTorn) {
+  Cluster cluster(test_seed(), {.behind = GetParam()});
+  const std::vector<std::string> servers = {"a", "b", "c"};
+  for (const size_t size : {size_t(1000), size_t(100000), size_t(250000)}) {
+    for (int round = 0; round < 6; ++round) {
+      std::vector<OpenFile> open;
+      const std::string name = fmt::format("t{}.{}", size, round);
+      open.push_back(Program(cluster.client("a")).create(name).value());
+      for (const char* other : {"b", "c"})
+        open.push_back(Program(cluster.client(other)).open(open[0].handle).value());
+      std::vector<std::string> bytes;
+      int left = 0;
+      for (size_t i = 0; i < 6; ++i) bytes.push_back(std::string(size, static_cast<char>('0' + i)));
+      for (size_t i = 0; i < 6; ++i) {
+        Program program(cluster.client(servers[i % 3]));
+        Request r = program.transfer(Op::write, open[i % 3], 0, bytes[i]);
+        ++left;
+        program.store().submit(std::move(r), [&](Result<Reply>&& result) {
+          EXPECT_TRUE(result) << result.error().message();
+          --left;
+        });
+      }
+      cluster.loop.run_until([&] { return left == 0; }, 1min);
+      ASSERT_EQ(left, 0);
+      const std::string got = *Program(cluster.client("b")).read(open[1], 0, size);
+      EXPECT_TRUE(got == std::string(size, got[0])) << "torn, " << size << " bytes";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Behind, HomesTest, testing::Values(When::never, When::always),
+                         [](const auto& info) {
+                           return info.param == When::never ? "Through" : "Behind";
+                         });
+
+TEST(Homes, ADeadHomeIsToldAndComesBack) {
+  Cluster cluster(test_seed());
+  Program program(cluster.client("a"));
+  std::map<std::string, OpenFile> files;  // by home
+  for (int i = 0; files.size() < 3; ++i) {
+    const OpenFile file = program.create(fmt::format("f{}", i)).value();
+    ASSERT_TRUE(program.write(file, 0, "alive"));
+    files[cluster.home_of(file.handle)] = file;
+  }
+  cluster.kill("b");
+  const Time before = cluster.loop.now();
+  const auto refused = program.read(files["b"], 0, 5);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), EHOSTDOWN) << refused.error().message();
+  EXPECT_NE(refused.error().what().find("the file lives at server 'b'"), std::string::npos);
+  EXPECT_LT(cluster.loop.now() - before, 10s);
+  EXPECT_EQ(*program.read(files["a"], 0, 5), "alive") << "others are served";
+  EXPECT_EQ(*program.read(files["c"], 0, 5), "alive");
+  const auto lost = program.write(files["b"], 0, "dead!");
+  EXPECT_EQ(lost.error().code(), EHOSTDOWN);
+  cluster.start("b", {"a", "b", "c"});
+  EXPECT_EQ(*program.read(files["b"], 0, 5), "alive");
+  ASSERT_TRUE(program.write(files["b"], 0, "again"));
+  EXPECT_EQ(*Program(cluster.client("c")).read(files["b"], 0, 5), "again");
+}
+
+TEST(Homes, ADifferingListIsRefused) {
+  Cluster cluster(test_seed());
+  Program program(cluster.client("a"));
+  std::optional<OpenFile> there;
+  for (int i = 0; !there; ++i) {
+    const OpenFile file = program.create(fmt::format("f{}", i)).value();
+    if (cluster.home_of(file.handle) == "b") there = file;
+  }
+  ASSERT_TRUE(program.write(*there, 0, "x"));
+  cluster.kill("b");
+  cluster.start("b", {"a", "b", "c", "d"});
+  const auto refused = program.read(*there, 0, 1);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().what().find("the lists of servers differ"), std::string::npos)
+      << refused.error().message();
+  // And the other way round: what it takes for another's is not given to it.
+  int asked = 0;
+  for (int i = 0; i < 20; ++i) {
+    const auto made = Program(cluster.client("b")).create(fmt::format("g{}", i));
+    const auto shown =
+        made ? Program(cluster.client("b")).read(*made, 0, 1) : Result<std::string>(made.error());
+    if (!shown && shown.error().what().find("lists of servers differ") != std::string::npos)
+      ++asked;
+  }
+  EXPECT_GT(asked, 0);
+}
+
+TEST(Homes, OnlyTheRightServerMayRelay) {
+  Cluster cluster(test_seed());
+  const Handle root = cluster.disk.root().value();
+  const auto refusal = [&](Peer peer, RelayIdentity relay) -> std::string {
+    const auto store = cluster.connect("b", cluster.network.transport("x", std::move(peer)),
+                                       std::make_shared<const RelayIdentity>(std::move(relay)));
+    const auto got = Program(*store).call(Op::getattr, root);
+    return got ? "" : got.error().what();
+  };
+  EXPECT_EQ(refusal(Cluster::a_server(), {"a", "b", "a,b,c", root}), "");
+  Peer client = Cluster::a_server();
+  client.proof = Peer::Proof::client;
+  EXPECT_NE(refusal(client, {"a", "b", "a,b,c", root}).find("only a server"), std::string::npos);
+  EXPECT_NE(refusal(Cluster::a_server(), {"a", "c", "a,b,c", root}).find("takes it for 'c'"),
+            std::string::npos);
+  EXPECT_NE(refusal(Cluster::a_server(), {"a", "b", "a,b", root}).find("differ"),
+            std::string::npos);
+  EXPECT_NE(refusal(Cluster::a_server(), {"a", "b", "a,b,c", Handle{"other"}}).find("another"),
+            std::string::npos);
+}
+
+// What the home has acknowledged and lost, the client behind another server learns when it commits.
+TEST(Homes, ALossIsToldThroughARelay) {
+  Cluster cluster(test_seed(), {.behind = When::always});
+  Program program(cluster.client("a")), other(cluster.client("c"));
+  std::optional<OpenFile> file;
+  for (int i = 0; !file; ++i) {
+    const OpenFile made = program.create(fmt::format("f{}", i)).value();
+    if (cluster.home_of(made.handle) == "b") file = made;
+  }
+  ASSERT_TRUE(program.write(*file, 0, "proves the right"));
+  ASSERT_TRUE(program.close(*file, Op::commit));
+  ASSERT_TRUE(program.write(*file, 0, "to be lost"));
+  cluster.kill("b");
+  cluster.start("b", {"a", "b", "c"});
+  EXPECT_TRUE(other.call(Op::getattr, file->handle)) << "who has not written is not concerned";
+  const auto told = program.close(*file, Op::commit);
+  ASSERT_FALSE(told) << "a loss that nobody is told of";
+  EXPECT_TRUE(program.close(*file, Op::commit)) << "once";
+}
+
+}  // namespace
+}  // namespace forebay::sim

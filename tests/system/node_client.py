@@ -1,0 +1,82 @@
+#!/usr/bin/python3
+"""A program that uses libforebay, told what to do line by line: JSON in, JSON out (nodes.py).
+
+Files stay open until they are closed, so what is written and not committed is seen by others as the
+server has it.
+"""
+
+import ctypes
+import json
+import os
+import sys
+
+sys.dont_write_bytecode = True
+fb = ctypes.CDLL(os.path.join(os.environ["FOREBAY_TEST_LIB"], "libforebay.so"), use_errno=True)
+fb.fb_error.restype = ctypes.c_char_p
+for name in ("fb_pread", "fb_pwrite"):
+    function = getattr(fb, name)
+    function.restype = ctypes.c_int64
+    function.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64]
+for name in ("fb_close", "fb_fsync"):
+    getattr(fb, name).argtypes = [ctypes.c_void_p]
+fb.fb_unlink.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+
+
+class Failed(Exception):
+    pass
+
+
+def check(result):
+    if result < 0:
+        code, text = ctypes.get_errno(), fb.fb_error().decode(errors="replace")
+        raise Failed(f"{os.strerror(code)}: {text}")
+    return result
+
+
+store = ctypes.c_void_p()
+files = {}
+
+
+def connect():
+    check(fb.fb_connect(None, None, ctypes.byref(store)))
+
+
+def opened(path):
+    if path not in files:
+        file = ctypes.c_void_p()
+        check(fb.fb_open(store, path.encode(), os.O_RDWR | os.O_CREAT, 0o644, None,
+                         ctypes.byref(file)))
+        files[path] = file
+    return files[path]
+
+
+def do(what, path, offset=0, data="", size=0):
+    if what == "write":
+        return check(fb.fb_pwrite(opened(path), data.encode(), len(data), offset))
+    if what == "read":
+        buffer = ctypes.create_string_buffer(size)
+        count = check(fb.fb_pread(opened(path), buffer, size, offset))
+        return buffer.raw[:count].decode()
+    if what == "fsync":
+        return check(fb.fb_fsync(opened(path)))
+    if what == "close":
+        return check(fb.fb_close(files.pop(path)))
+    return check(fb.fb_unlink(store, path.encode()))
+
+
+def main():
+    connect()
+    print(json.dumps({"result": "ready"}), flush=True)
+    for line in sys.stdin:
+        try:
+            answer = {"result": do(*json.loads(line))}
+        except Failed as failed:
+            answer = {"error": str(failed)}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failed as failed:
+        print(json.dumps({"error": str(failed)}), flush=True)

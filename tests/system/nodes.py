@@ -1,0 +1,369 @@
+#!/usr/bin/python3
+"""System tests of servers and clients that know each other by a key. See README.md."""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+sys.dont_write_bytecode = True  # the tree stays clean
+from rig import BIN, FOREBAY, MIB, SOON, Case, Result, sha, wait_for
+
+LIB = os.environ.get("FOREBAY_TEST_LIB", os.path.join(BIN, "../lib"))
+
+
+class Keys(Case):
+    def setUp(self):
+        super().setUp()
+        self.key = self.path("key")
+        self.good("key", "make", self.key)
+
+    def start_with_key(self, *args):
+        self.start("--listen", "tcp:127.0.0.1:0", "--key-file", self.key, *args)
+        return self.published()["addresses"][0]
+
+    def test_a_client_with_the_key(self):
+        address = self.start_with_key("--log-level", "debug")
+        source = self.random_file("source", 20 * MIB + 17)
+        remote = ("--server", address, "--key-file", self.key)
+        self.good(*remote, "put", source, "/big")
+        self.good(*remote, "get", "/big", self.path("back"))
+        self.assertEqual(sha(self.path("back")), sha(source))
+        self.good(*remote, "status")
+
+    def in_log(self, pattern):
+        with open(os.path.join(self.run_dir, "forebayd.log"), encoding="utf-8") as file:
+            return "\n".join(line for line in file if re.search(pattern, line))
+
+    def test_another_key_is_told(self):
+        address = self.start_with_key()
+        other = self.path("other")
+        self.good("key", "make", other)
+        self.bad(3, "the server there has another key", "--server", address, "--key-file", other,
+                 "ls", "/")
+        self.assertIn("without a proof", self.in_log("refused"))
+
+    def test_a_server_without_a_key(self):
+        self.start("--listen", "tcp:127.0.0.1:0")
+        address = self.published()["addresses"][0]
+        self.bad(3, "did not take our key", "--server", address, "--key-file", self.key, "ls", "/")
+
+    def test_without_a_key_on_this_machine(self):
+        address = self.start_with_key()
+        self.good("--server", address, "ls", "/")
+
+    def test_a_server_with_a_key_listens_anywhere(self):
+        self.start("--listen", "tcp:0.0.0.0:0", "--key-file", self.key)
+        port = self.published()["addresses"][0].rsplit(":", 1)[1]
+        own = socket.gethostbyname(socket.gethostname())
+        if own.startswith("127."):
+            self.skipTest("this machine has no address but loopback")
+        address = f"tcp:{own}:{port}"
+        self.good("--server", address, "--key-file", self.key, "ls", "/")
+        self.bad(3, "nobody vouches for", "--server", address, "ls", "/")
+
+    def test_keys_that_are_none(self):
+        def refused(text, key):
+            self.bad(1, text, "start", self.data, "--key-file", key)
+        refused("forebay key make", self.path("none"))
+        os.chmod(self.key, 0o640)
+        refused("chmod 600", self.key)
+        short = self.path("short")
+        with open(short, "w", encoding="utf-8") as file:
+            file.write("secret")
+        os.chmod(short, 0o600)
+        refused("has 6 bytes instead of 32 to 4096", short)
+        self.bad(1, "is there already", "key", "make", short)
+        self.bad(1, "has 6 bytes", "key", "check", short)
+
+
+class Client:
+    """A program in a network namespace, which reaches one server (node_client.py)."""
+
+    def __init__(self, case, prefix, env, user):
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "node_client.py")
+        self.process = subprocess.Popen([*prefix, "/usr/bin/python3", script], env=env, text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, **user)
+        case.running.append(self.process)
+        self.hear()
+
+    def hear(self):
+        line = self.process.stdout.readline()
+        answer = json.loads(line) if line else {"error": "it has ended"}
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["result"]
+
+    def do(self, *words):
+        self.process.stdin.write(json.dumps(words) + "\n")
+        self.process.stdin.flush()
+        return self.hear()
+
+
+class Nodes(Case):
+    """Servers in network namespaces, one for each, and beside each one for its clients, from which
+    no other server can be reached."""
+
+    NAMES = ("a", "b", "c")
+    PORT = 4711
+
+    def setUp(self):
+        super().setUp()
+        self.made = []
+        self.addCleanup(self.remove_nodes)
+        self.tag = f"fb{os.getpid()}"
+        self.user = {}
+        self.make_nodes()
+        self.key = self.path("key")
+        self.good("key", "make", self.key, user=self.user.get("user"))
+        seed = int(os.environ.get("FOREBAY_SEED", random.randrange(1 << 32)))
+        print(f"seed {seed} (replay with FOREBAY_SEED={seed})", flush=True)
+        self.random = random.Random(seed)
+
+    # ---- The network ----
+
+    def ip(self, *words):
+        done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=SOON)
+        if done.returncode != 0:
+            raise OSError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+    def space(self, name):
+        return f"{self.tag}-{name}"
+
+    def add_space(self, name):
+        self.ip("netns", "add", self.space(name))
+        self.made.append(self.space(name))
+        self.ip("-n", self.space(name), "link", "set", "lo", "up")
+
+    def make_nodes(self):
+        if not shutil.which("ip"):
+            self.skipTest("no `ip` here, so no network namespaces")
+        try:
+            self.add_space("hub")
+            self.ip("-n", self.space("hub"), "link", "add", "bridge0", "type", "bridge")
+            self.ip("-n", self.space("hub"), "link", "set", "bridge0", "up")
+            for number, name in enumerate(self.NAMES, 1):
+                self.make_node(number, name)
+        except OSError as error:
+            self.skipTest(f"network namespaces are not permitted here: {error}")
+
+    def make_node(self, number, name):
+        server, client, hub = self.space(name), self.space("c" + name), self.space("hub")
+        self.add_space(name)
+        self.add_space("c" + name)
+        self.ip("-n", server, "link", "add", "net0", "type", "veth", "peer", "name", f"p{number}",
+                "netns", hub)
+        self.ip("-n", hub, "link", "set", f"p{number}", "master", "bridge0", "up")
+        self.ip("-n", server, "addr", "add", f"10.77.0.{number}/24", "dev", "net0")
+        self.ip("-n", server, "link", "set", "net0", "up")
+        self.ip("-n", server, "link", "add", "own0", "type", "veth", "peer", "name", "own0", "netns",
+                client)
+        self.ip("-n", server, "addr", "add", f"10.77.{number}.1/24", "dev", "own0")
+        self.ip("-n", server, "link", "set", "own0", "up")
+        self.ip("-n", client, "addr", "add", f"10.77.{number}.2/24", "dev", "own0")
+        self.ip("-n", client, "link", "set", "own0", "up")
+
+    def remove_nodes(self):
+        for name in self.NAMES:
+            self.end_server(name, signal.SIGKILL)
+        for space in self.made:
+            subprocess.run(["ip", "netns", "del", space], capture_output=True, timeout=SOON)
+
+    # ---- Servers and clients ----
+
+    def within(self, space):
+        return ["ip", "netns", "exec", self.space(space)]
+
+    def run_dir_of(self, name):
+        return self.path("run-" + name)
+
+    def among_servers(self, name):
+        return f"tcp:10.77.0.{self.NAMES.index(name) + 1}:{self.PORT}"
+
+    def for_clients(self, name):
+        return f"tcp:10.77.{self.NAMES.index(name) + 1}.1:{self.PORT}"
+
+    def listened_on(self, _):
+        return f"tcp:0.0.0.0:{self.PORT}"
+
+    def servers(self, names=None):
+        return ",".join(f"{name}={self.among_servers(name)}" for name in names or self.NAMES)
+
+    def start_server(self, name, *more, names=None):
+        done = subprocess.run(
+            [*self.within(name), FOREBAY, "start", self.data, "--name", name, "--run-dir",
+             self.run_dir_of(name), "--listen", self.listened_on(name), "--key-file", self.key,
+             "--set", f"cluster.servers={self.servers(names)}", "--set", "cluster.patience=2s",
+             *more], env=self.env, capture_output=True, timeout=SOON, **self.user)
+        return Result(done)
+
+    def start_all(self, *more):
+        for name in self.NAMES:
+            result = self.start_server(name, *more)
+            self.assertEqual(result.code, 0, result)
+
+    def end_server(self, name, how):
+        try:
+            with open(os.path.join(self.run_dir_of(name), "server.json"), encoding="utf-8") as file:
+                pid = json.load(file)["pid"]
+            os.kill(pid, how)
+        except (OSError, ValueError):
+            return
+        wait_for("the server's end", lambda: not os.path.exists(f"/proc/{pid}"))
+
+    def client_env(self, name):
+        return {**self.env, "FOREBAY_CLIENT_SERVER": self.for_clients(name),
+                "FOREBAY_CLIENT_KEY_FILE": self.key, "FOREBAY_TEST_LIB": LIB,
+                "FOREBAY_CLIENT_RETRY_FOR": "5s"}
+
+    def by(self, name, *words):
+        """Runs `forebay` where only server `name` can be reached."""
+        done = subprocess.run([*self.within("c" + name), FOREBAY, *words], capture_output=True,
+                              env=self.client_env(name), timeout=SOON, **self.user)
+        return Result(done)
+
+    def fine(self, name, *words):
+        result = self.by(name, *words)
+        self.assertEqual(result.code, 0, f"through {name}: {' '.join(words)}: {result}")
+        return result.out
+
+    def client(self, name):
+        return Client(self, self.within("c" + name), self.client_env(name), self.user)
+
+    # ---- Tests ----
+
+    def test_a_client_reaches_its_server_only(self):
+        self.start_all()
+        self.fine("a", "ls", "/")
+        other = self.by("a", "--server", self.for_clients("b"), "--connect-timeout", "1s", "ls",
+                        "/")
+        self.assertEqual(other.code, 3, other)
+
+    def test_files_through_any_server(self):
+        self.start_all()
+        sources = [self.random_file(f"source{i}", size)
+                   for i, size in enumerate((0, 1, 5000, 40000, 3 * MIB + 1, 30 * MIB + 17))]
+        for i, source in enumerate(sources):
+            self.fine(self.random.choice(self.NAMES), "put", source, f"/file{i}")
+        back = self.path("back")
+        for i, source in enumerate(sources):
+            for name in self.NAMES:
+                self.fine(name, "get", f"/file{i}", back)
+                self.assertEqual(sha(back), sha(source), f"file{i} through {name}")
+                self.assertIn(str(os.stat(source).st_size), self.fine(name, "stat", f"/file{i}"))
+        for i in range(len(sources)):
+            self.fine(self.random.choice(self.NAMES), "mv", f"/file{i}", f"/moved{i}")
+            self.fine(self.random.choice(self.NAMES), "rm", f"/moved{i}")
+        for name in self.NAMES:
+            self.assertEqual(self.fine(name, "ls", "/").strip(), "")
+
+    def seen_at_once(self, *start):
+        self.start_all(*start)
+        clients = {name: self.client(name) for name in self.NAMES}
+        content = {}
+        for step in range(300):
+            path = f"/shared{self.random.randrange(8)}"
+            whole = content.get(path, "")
+            who = clients[self.random.choice(self.NAMES)]
+            if self.random.random() < 0.5:
+                size = self.random.choice((1, 100, 4096, 70000))
+                offset = self.random.randrange(len(whole) + 1)
+                data = "".join(self.random.choices("abcdefgh", k=100)) * (size // 100 + 1)
+                data = data[:size]
+                self.assertEqual(who.do("write", path, offset, data), size)
+                content[path] = whole[:offset] + data + whole[offset + size:]
+            else:
+                got = who.do("read", path, 0, "", len(whole) + 10)
+                self.assertTrue(got == whole, f"step {step}: {path}")
+                content.setdefault(path, "")
+        for path, whole in content.items():
+            self.assertIn(str(len(whole)), self.fine(self.random.choice(self.NAMES), "stat", path))
+
+    def test_written_through_one_is_read_through_another(self):
+        self.seen_at_once()
+
+    def test_with_write_behind_too(self):
+        self.seen_at_once("--set", "export.data.write_behind=on", "--set",
+                          "export.data.write_behind_age=1h")
+
+    def test_a_file_that_is_removed_while_open_elsewhere(self):
+        self.start_all()
+        reader = self.client("a")
+        for i in range(6):
+            reader.do("write", f"/f{i}", 0, f"content {i}")
+        for i in range(6):
+            self.fine(self.NAMES[i % 3], "rm", f"/f{i}")
+        for i in range(6):
+            self.assertEqual(reader.do("read", f"/f{i}", 0, "", 100), f"content {i}")
+            reader.do("close", f"/f{i}")
+        unlinked = os.path.join(self.data, ".forebay/unlinked")
+        wait_for("removed files to go", lambda: not os.path.isdir(unlinked) or
+                 not os.listdir(unlinked))
+
+    def test_a_dead_home(self):
+        self.start_all()
+        client = self.client("a")
+        for i in range(12):
+            client.do("write", f"/f{i}", 0, "alive")
+        self.end_server("b", signal.SIGKILL)
+        dead = []
+        for i in range(12):
+            began = time.monotonic()
+            try:
+                self.assertEqual(client.do("read", f"/f{i}", 0, "", 9), "alive")
+            except RuntimeError as error:
+                self.assertIn("lives at server 'b'", str(error))
+                dead.append(i)
+            self.assertLess(time.monotonic() - began, 15)
+        self.assertTrue(0 < len(dead) < 12, dead)
+        self.assertEqual(self.start_server("b").code, 0)
+        for i in dead:
+            self.assertEqual(client.do("read", f"/f{i}", 0, "", 9), "alive")
+
+    def test_another_list_is_refused(self):
+        self.start_all()
+        self.end_server("c", signal.SIGTERM)
+        result = self.start_server("c", names=("a", "c"))
+        self.assertNotEqual(result.code, 0)
+        self.assertIn("its files live at the servers a,b,c", result.err)
+        self.bad(1, "but this one is alone", "start", self.data,
+                 user=self.user.get("user"))
+
+
+class Together(Nodes):
+    """The same on one machine, by ordinary users: no privilege, and handles that hold a path."""
+
+    NOBODY = 65534
+
+    def make_nodes(self):
+        self.ports = {}
+        taken = [socket.socket() for _ in self.NAMES]
+        for name, one in zip(self.NAMES, taken):
+            one.bind(("127.0.0.1", 0))
+            self.ports[name] = one.getsockname()[1]
+        for one in taken:
+            one.close()
+        if os.geteuid() == 0:
+            self.user = {"user": self.NOBODY, "group": self.NOBODY, "extra_groups": []}
+            for path in (self.temp, self.data):
+                os.chown(path, self.NOBODY, self.NOBODY)
+
+    def within(self, space):
+        return []
+
+    def among_servers(self, name):
+        return f"tcp:127.0.0.1:{self.ports[name]}"
+
+    for_clients = listened_on = among_servers
+    test_a_client_reaches_its_server_only = None
+
+
+if __name__ == "__main__":
+    unittest.main()
