@@ -36,6 +36,7 @@ void Session::issue(FlightRef ref) {
   free_slots_.pop_back();
   flight.message.id = {slot, ++slots_[slot].sequence};
   flight.order = ++transmitted_;
+  name_once(flight);
   flight.known = uncommitted_.now();
   slots_[slot].flight = std::move(ref);
   reads_ += flight.message.request.op == Op::read;
