@@ -181,6 +181,15 @@ void show_write_behind(const Json& exported) {
       s["lost_bytes"].integer() == 0 ? "nothing lost" : bytes(s["lost_bytes"]) + " LOST");
 }
 
+void show_state(const Json& exported) {
+  const Json& s = exported["state"];
+  if (s["attributes"].integer() + s["appends"].integer() + s["holes"].integer() == 0) return;
+  fmt::print("{}: {} attributes of {} files, {} appends, {}{}\n", exported["name"].text(),
+             s["attributes"].integer(), s["files"].integer(), s["appends"].integer(),
+             s["holes"].integer() == 0 ? "no hole" : fmt::format("{} HOLES", s["holes"].integer()),
+             s["journal"]["failing"].boolean() ? "; the journal CANNOT BE WRITTEN" : "");
+}
+
 void show_exports(const Json& status) {
   std::vector<std::vector<std::string>> rows = {
       {"EXPORT", "WHAT", "REQUESTS", "FAILED", "UNDER WAY", "WRITTEN", "READ", "BUFFERS"}};
@@ -198,6 +207,7 @@ void show_exports(const Json& status) {
     show_scheduler(e);
     show_sieve(e);
     show_write_behind(e);
+    show_state(e);
   }
 }
 

@@ -68,7 +68,6 @@ void Session::submit(Request&& request, Completion&& done, bool background) {
   if (Request& r = flight->message.request; r.stop.stop_possible()) {
     flight->stop.emplace(std::move(r.stop), StopRelay{&loop_, alive_, flight->number});
   }
-  name_once(*flight);
   queue_.push_back(std::move(flight));
   if (link_.up()) {
     delivering_ || gathering_ ? pump_soon() : pump();

@@ -37,6 +37,7 @@ void Session::issue(FlightRef ref) {
   flight.message.id = {slot, ++slots_[slot].sequence};
   if (flight.message.request.op == Op::lock) queue_lock(flight);
   flight.order = ++transmitted_;
+  name_once(flight);
   flight.known = uncommitted_.now();
   slots_[slot].flight = std::move(ref);
   reads_ += flight.message.request.op == Op::read;

@@ -120,6 +120,57 @@ class RoundTrip(Case):
         self.bad(3, "none", "ls", "--export", "none")
 
 
+class SharedState(Case):
+    """Numbers that clients share, and the journal that keeps them."""
+
+    def restart(self, *args):
+        self.kill_server()
+        self.start(*args)
+
+    def test_verbs_and_a_killed_server(self):
+        self.start()
+        self.good("put", "-", "/f", input=b"hello")
+        self.bad(1, "no attribute is named 'n'", "attr", "get", "/f", "n")
+        self.good("attr", "create", "/f", "n", "5")
+        self.bad(1, "File exists (EEXIST)", "attr", "create", "/f", "n")
+        self.assertEqual(self.good("attr", "add", "/f", "n", "3"), "5\n")
+        self.assertEqual(self.good("attr", "cas", "/f", "n", "8", "20"), "8\n")
+        self.assertEqual(self.forebay("attr", "cas", "/f", "n", "8", "20").code, 1)
+        self.good("attr", "create", "/f", "m")
+        self.restart()
+        self.assertEqual(self.good("attr", "list", "/f"), "m 0\nn 20\n")
+        self.assertEqual(json.loads(self.good("attr", "list", "/f", "--json")), {"m": "0", "n": "20"})
+        self.good("attr", "set", "/f", "n", "7")
+        self.assertEqual(self.good("attr", "get", "/f", "n"), "7\n")
+        self.good("attr", "remove", "/f", "n")
+        self.assertEqual(self.status()["exports"][0]["state"]["attributes"], 1)
+        self.bad(2, "usage: forebay attr cas FILE NAME EXPECTED DESIRED", "attr", "cas", "/f", "n")
+        self.bad(2, "'grow' is not one of", "attr", "grow", "/f")
+
+    def test_a_state_that_is_lost_or_damaged_is_said(self):
+        state = self.path("state")
+        os.mkdir(state, 0o700)
+        args = ("--set", f"server.state_dir={state}", "--set", "server.state_sync=true")
+        self.start(*args)
+        self.good("put", "-", "/f", input=b"hello")
+        for name in "abcdef":
+            self.good("attr", "create", "/f", name, "5")
+        self.kill_server()
+        journal, = (n for n in os.listdir(state) if n.endswith(".journal"))
+        path = os.path.join(state, journal)
+        with open(path, "rb") as file:
+            good = file.read()
+        with open(path, "wb") as file:
+            file.write(good[:150] + b"#" + good[151:])
+        self.bad(1, "damaged at byte", "start", self.data, *args)
+        os.remove(path)
+        self.bad(1, "what clients share is in journal", "start", self.data, *args)
+        with open(path, "wb") as file:
+            file.write(good + good[-5:])  # the end of a write that was cut off
+        self.start(*args)
+        self.assertEqual(self.good("attr", "get", "/f", "f"), "5\n")
+
+
 class Names(Case):
     def setUp(self):
         super().setUp()
