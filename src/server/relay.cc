@@ -95,6 +95,7 @@ class Relay::State : public std::enable_shared_from_this<State> {
     Origin origin;
     int tries = 0;
     size_t left = 0;  // answers to come
+    std::byte byte{};
     Result<Reply> reply{std::in_place};
   };
   using CallRef = std::shared_ptr<Call>;
@@ -321,16 +322,30 @@ void Relay::State::create_here(const CallRef& call) {
   });
 }
 
-// The right is held open where the file lives, from its first use on; where it was granted, if that
-// is another place, it has no business.
+// The right is held open where the file lives, and nowhere else: so it is used there once, before
+// anybody hears of it, or the file could be removed meanwhile as one that nobody has open.
 void Relay::State::created(const CallRef& call, size_t where, Result<Reply>&& result) {
-  if (result && !result->right.empty() && home_of(result->handle) != where) {
-    Request close = about(Op::close, call->request.caller, result->handle);
-    close.right = result->right;
-    at(
-        where, std::move(close), [](Result<Reply>&&) {}, call->origin);
+  const size_t home = result ? home_of(result->handle) : where;
+  if (home == where || result->right.empty()) return call->done(std::move(result));
+  Request use = about(Op::commit, call->request.caller, result->handle);
+  use.right = result->right;
+  use.flags = kFlagDataOnly;
+  if (allows(call->request.access, Access::read)) {  // as good, and nothing to wait for
+    use.op = Op::read;
+    use.flags = 0;
+    use.file = Extents(Extent{Offset(0), Length(1)});
+    use.memory = Memory::of(std::span(&call->byte, 1));
   }
-  call->done(std::move(result));
+  call->reply = std::move(result);
+  at(
+      home, std::move(use),
+      [self = shared_from_this(), call, where](Result<Reply>&& used) {
+        Request close = about(Op::close, call->request.caller, call->reply->handle);
+        close.right = call->reply->right;
+        self->at(where, std::move(close), [](Result<Reply>&&) {}, call->origin);
+        call->done(used ? std::move(call->reply) : std::move(used));
+      },
+      call->origin);
 }
 
 void Relay::State::remove(const CallRef& call) {

@@ -14,7 +14,7 @@
 // is no such session. So no request is relayed twice.
 //
 // A right that was granted here is good at the home, and the other way round: the export's key is
-// the same on all servers. It is held open at the home, by the session that relays there.
+// the same on all servers. It is held open at the home only, by the session that relays there.
 //
 // Threads: every loop has a Store of its own for each other server, used and completing on that
 // loop only. submit() is called on the loop of its origin; completions run on any thread.

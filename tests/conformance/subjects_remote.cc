@@ -7,6 +7,8 @@
 // in chunks, with its list pulled; and, with write-behind, that some writes find no memory.
 #include "client/remote_store.h"
 
+#include <deque>
+
 #include "conformance.h"
 #include "core/testing.h"
 #include "loop/epoll_loop.h"
@@ -43,8 +45,10 @@ struct Way {
 };
 
 std::unique_ptr<Server> make_server(Loop& loop, CounterSet& counters, Store& store, uint64_t chunk,
-                                    Way way) {
+                                    Way way,
+                                    std::shared_ptr<const ClusterOptions> cluster = nullptr) {
   ServerOptions options;
+  options.cluster = std::move(cluster);
   options.slots = 8;
   options.eager_session = 2048;
   options.eager_max = 512;
@@ -64,8 +68,10 @@ std::unique_ptr<Server> make_server(Loop& loop, CounterSet& counters, Store& sto
   return server;
 }
 
-std::unique_ptr<RemoteStore> connect_to(const Address& address, RemoteRuntime runtime) {
+std::unique_ptr<RemoteStore> connect_to(const Address& address, RemoteRuntime runtime,
+                                        std::shared_ptr<const RelayIdentity> relay = nullptr) {
   RemoteOptions options;
+  options.relay = std::move(relay);
   options.address = [address]() -> Result<Address> { return address; };
   options.export_name = "data";
   auto store = RemoteStore::connect(std::move(options), std::move(runtime));
@@ -109,6 +115,71 @@ class SimFixture final : public Fixture {
   CounterSet counters_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<Listener> listener_;
+  std::unique_ptr<Store> store_;
+};
+
+// Two servers of the same store, and a client of one of them: half of the files live at the other.
+template <Way way>
+class RelayFixture final : public Fixture {
+ public:
+  explicit RelayFixture(std::unique_ptr<Fixture> below) : below_(std::move(below)) {
+    for (const char* name : {"a", "b"}) {
+      Host& host = hosts_.emplace_back();
+      host.side = network_.transport(name);
+      host.server =
+          make_server(loop_, host.counters, below_->store(), 4_KiB, way, cluster_of(name));
+      host.listener = host.side
+                          ->listen({Address::Kind::simulated, name, 0}, loop_,
+                                   [&host](std::unique_ptr<Connection> c) {
+                                     host.server->accept(std::move(c));
+                                   })
+                          .value();
+    }
+    store_ = reach("a", nullptr);
+  }
+  Store& store() override { return *store_; }
+  std::optional<size_t> open_rights() override { return below_->open_rights(); }
+
+ private:
+  struct Host {
+    std::unique_ptr<Transport> side;
+    CounterSet counters;
+    std::unique_ptr<Server> server;
+    std::unique_ptr<Listener> listener;
+  };
+
+  std::unique_ptr<RemoteStore> reach(const std::string& server,
+                                     std::shared_ptr<const RelayIdentity> relay) {
+    RemoteRuntime runtime;
+    runtime.loop = &loop_;
+    runtime.make_transport = [this](Loop&) {
+      Peer identity;
+      identity.caller = this_process_caller();
+      identity.may_speak_for_others = true;
+      identity.where = "sim";
+      identity.proof = Peer::Proof::server;
+      return network_.transport("client", std::move(identity));
+    };
+    return connect_to({Address::Kind::simulated, server, 0}, std::move(runtime), std::move(relay));
+  }
+  std::shared_ptr<const ClusterOptions> cluster_of(const std::string& self) {
+    auto cluster = std::make_shared<ClusterOptions>();
+    cluster->self = self;
+    cluster->servers = {"a", "b"};
+    cluster->reach = [this, self](size_t other, const std::string&, const Handle& root,
+                                  Loop&) -> Result<std::unique_ptr<Store>> {
+      const std::string home = other == 0 ? "a" : "b";
+      return std::unique_ptr<Store>(reach(
+          home, std::make_shared<const RelayIdentity>(RelayIdentity{self, home, "a,b", root})));
+    };
+    return cluster;
+  }
+
+  // As above.
+  std::unique_ptr<Fixture> below_;
+  SimLoop loop_{1};
+  SimNetwork network_{loop_, 2};
+  std::deque<Host> hosts_;
   std::unique_ptr<Store> store_;
 };
 
@@ -169,18 +240,23 @@ std::vector<Subject> remote_subjects() {
   Subject none = served<SimFixture<kNone>>(memory, "remote_none");
   Subject serial = served<SimFixture<kSerial>>(memory, "remote_serial");
   Subject behind = served<SimFixture<kBehind>>(memory, "remote_behind");
+  Subject relay = served<RelayFixture<kPlain>>(memory, "relay");
+  Subject relay_behind = served<RelayFixture<kBehind>>(memory, "relay_behind");
   Subject sieved = served<SimFixture<kSieved>>(memory, "remote_sieved");
   Subject sieved_behind = served<SimFixture<kSievedBehind>>(memory, "remote_sieved_behind");
-  for (Subject* s : {&remote, &none, &serial, &behind, &sieved, &sieved_behind}) {
+  for (Subject* s :
+       {&remote, &none, &serial, &behind, &sieved, &sieved_behind, &relay, &relay_behind}) {
     s->lacks[Feature::threads] = "a simulated loop and all that is on it run in one thread";
   }
   Subject sockets = served<UnixFixture<kPlain>>(posix, "remote_unix");
   Subject shared = served<UnixFixture<kShared>>(posix, "remote_shared");
   Subject late = served<UnixFixture<kBehind>>(posix, "remote_unix_behind");
   // Each run starts a server; `remote` and `posix` fail every call.
-  for (Subject* s : {&none, &serial, &sieved, &sieved_behind, &sockets, &shared, &late})
+  for (Subject* s :
+       {&none, &serial, &sieved, &sieved_behind, &sockets, &shared, &late, &relay_behind})
     s->every_call = 4;
-  return {remote, none, serial, behind, sieved, sieved_behind, sockets, shared, late};
+  return {remote,  none,   serial, behind, sieved,      sieved_behind,
+          sockets, shared, late,   relay,  relay_behind};
 }
 
 }  // namespace forebay::conformance

@@ -84,6 +84,15 @@ class Keys(Case):
         self.bad(1, "has 6 bytes", "key", "check", short)
 
 
+def has_ended(pid):
+    """Gone, or waiting for whoever is to bury it."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
 class Client:
     """A program in a network namespace, which reaches one server (node_client.py)."""
 
@@ -216,7 +225,7 @@ class Nodes(Case):
             os.kill(pid, how)
         except (OSError, ValueError):
             return
-        wait_for("the server's end", lambda: not os.path.exists(f"/proc/{pid}"))
+        wait_for("the server's end", lambda: has_ended(pid))
 
     def client_env(self, name):
         return {**self.env, "FOREBAY_CLIENT_SERVER": self.for_clients(name),
