@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
   add_name_verbs(cli);
   add_about_verbs(cli);
   add_run_verbs(cli);
+  add_mount_verbs(cli);
   add_demo_verbs(cli);
 #ifdef FOREBAY_BENCH
   add_bench_verbs(cli);

@@ -13,5 +13,6 @@ void add_about_verbs(Cli& cli);   // config, version
 void add_demo_verbs(Cli& cli);    // demo
 void add_bench_verbs(Cli& cli);   // bench
 void add_run_verbs(Cli& cli);     // run
+void add_mount_verbs(Cli& cli);   // mount, umount
 
 }  // namespace forebay
