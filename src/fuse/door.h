@@ -96,6 +96,13 @@ class Door {
   void opendir(fuse_req_t req, fuse_ino_t node, fuse_file_info* info);
   void readdir(fuse_req_t req, fuse_ino_t node, size_t size, off_t at, fuse_file_info* info);
   void readdirplus(fuse_req_t req, fuse_ino_t node, size_t size, off_t at, fuse_file_info* info);
+  struct ListFrom {
+    uint64_t cookie;
+    size_t size;  // of the kernel's buffer
+    uint32_t flags;
+  };
+  Result<void> list(fuse_req_t req, Node& node, const fuse_file_info* info, ListFrom from,
+                    const Listing::Take& take);
   void releasedir(fuse_req_t req, fuse_ino_t node, fuse_file_info* info);
   void fsyncdir(fuse_req_t req, fuse_ino_t node, int data_only, fuse_file_info* info);
 

@@ -69,40 +69,37 @@ void Door::fsyncdir(fuse_req_t req, fuse_ino_t node, int data_only, fuse_file_in
                         .handle = at(node).handle()}));
 }
 
-void Door::readdir(fuse_req_t req, fuse_ino_t node, size_t size, off_t at_cookie,
-                   fuse_file_info* info) {
+// Gives the listing's entries to `take`. Under its lock, and without it before the reply goes: by
+// then the kernel may close the directory.
+Result<void> Door::list(fuse_req_t req, Node& node, const fuse_file_info* info, ListFrom from,
+                        const Listing::Take& take) {
   OpenDirectory& directory = directory_of(info);
   const std::lock_guard alone(directory.mutex);
-  Page page(req, size);
   const auto fetch = [&](uint64_t cookie) {
-    return ask(
-        req, {.op = Op::readdir,
-              .caller = caller(req),
-              .handle = at(node).handle(),
-              .length = Length(std::min<uint64_t>(std::max<size_t>(size, 4096), kMaxReaddirBytes)),
-              .cookie = cookie});
+    const uint64_t room = std::clamp<uint64_t>(from.size, 4096, kMaxReaddirBytes);
+    return ask(req, {.op = Op::readdir,
+                     .flags = from.flags,
+                     .caller = caller(req),
+                     .handle = node.handle(),
+                     .length = Length(room),
+                     .cookie = cookie});
   };
-  const Result<void> read = directory.listing.read(
-      static_cast<uint64_t>(at_cookie), fetch, [&](const Entry& entry) { return page.add(entry); });
+  return directory.listing.read(from.cookie, fetch, take);
+}
+
+void Door::readdir(fuse_req_t req, fuse_ino_t node, size_t size, off_t cookie,
+                   fuse_file_info* info) {
+  Page page(req, size);
+  const Result<void> read = list(req, at(node), info, {static_cast<uint64_t>(cookie), size, 0},
+                                 [&](const Entry& entry) { return page.add(entry); });
   if (!read) return fail(req, read.error());
   page.send();
 }
 
 // Every entry that has attributes counts as looked up.
-void Door::readdirplus(fuse_req_t req, fuse_ino_t node, size_t size, off_t at_cookie,
+void Door::readdirplus(fuse_req_t req, fuse_ino_t node, size_t size, off_t cookie,
                        fuse_file_info* info) {
-  OpenDirectory& directory = directory_of(info);
-  const std::lock_guard alone(directory.mutex);
   Page page(req, size);
-  const auto fetch = [&](uint64_t cookie) {
-    return ask(
-        req, {.op = Op::readdir,
-              .flags = kFlagPlus,
-              .caller = caller(req),
-              .handle = at(node).handle(),
-              .length = Length(std::min<uint64_t>(std::max<size_t>(size, 4096), kMaxReaddirBytes)),
-              .cookie = cookie});
-  };
   const auto take = [&](const Entry& entry) {
     fuse_entry_param param = {};
     param.attr.st_ino = entry.file_id;
@@ -112,7 +109,8 @@ void Door::readdirplus(fuse_req_t req, fuse_ino_t node, size_t size, off_t at_co
     nodes_.forget(found, 1);
     return false;
   };
-  const Result<void> read = directory.listing.read(static_cast<uint64_t>(at_cookie), fetch, take);
+  const Result<void> read =
+      list(req, at(node), info, {static_cast<uint64_t>(cookie), size, kFlagPlus}, take);
   if (!read) return fail(req, read.error());
   page.send();
 }
