@@ -22,7 +22,7 @@ class Workers {
   void start();
 
  private:
-  static constexpr unsigned kMost = 256, kMostIdle = 8;
+  static constexpr unsigned kMost = 256, kMostIdle = 2;
   void work();
   void serve();
   void spawn_locked();
