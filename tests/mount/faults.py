@@ -50,6 +50,15 @@ class Mounting(rig.MountCase):
         self.assertEqual(caught.exception.errno, errno.EROFS)
         self.good("umount", other)
 
+    def test_as_mount_calls_its_helper(self):
+        helper = self.path("mount.forebay")
+        os.symlink(rig.FOREBAY, helper)
+        done = subprocess.run([helper, self.data, self.plain, "-v", "-n", "-o", "rw,noatime"],
+                              env=self.env, capture_output=True, timeout=rig.SOON)
+        self.addCleanup(self.unmount_whatever_happens, self.plain)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertIn(f"{self.data} {self.plain} fuse.forebay rw,nosuid,nodev,noatime", mounts())
+
     def foreground(self, *more):
         os.mkdir(self.path("front"))
         self.addCleanup(self.unmount_whatever_happens, self.path("front"))
