@@ -40,24 +40,47 @@ void Workers::work() {
   fewer_.notify_all();  // under the lock: whoever waits may destroy us when it is free
 }
 
+bool Workers::wait_for_turn() {
+  std::unique_lock lock(mutex_);
+  if (over_) return false;
+  if (readers_ < kReaders) return ++readers_, true;
+  if (resting_ >= kResting) return false;
+  ++resting_;
+  turn_.wait(lock, [this] { return over_ || turns_ > 0; });
+  --resting_;
+  if (over_) return false;
+  --turns_;
+  return true;
+}
+
+void Workers::took_request() {
+  const std::lock_guard lock(mutex_);
+  if (--readers_ > 0) return;
+  if (resting_ > turns_) {
+    ++turns_;
+    ++readers_;
+    turn_.notify_one();
+  } else if (threads_ < kMost) {
+    spawn_locked();
+  }
+}
+
+void Workers::over() {
+  const std::lock_guard lock(mutex_);
+  over_ = true;
+  turn_.notify_all();
+}
+
 void Workers::serve() {
   const Worker worker(store_);
   fuse_buf request = {};
   request.mem = worker.request().data();
-  while (!fuse_session_exited(session_)) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (idle_ >= kMostIdle) return;
-      ++idle_;
-    }
-    const int n = fuse_session_receive_buf(session_, &request);
-    {
-      const std::lock_guard lock(mutex_);
-      --idle_;
-      if (n > 0 && idle_ == 0 && threads_ < kMost) spawn_locked();
-    }
-    if (n == -EINTR || n == -EAGAIN) continue;
-    if (n <= 0) return;
+  while (wait_for_turn()) {
+    int n = 0;
+    do n = fuse_session_receive_buf(session_, &request);
+    while (n == -EINTR || n == -EAGAIN);
+    if (n <= 0 || fuse_session_exited(session_)) return over();
+    took_request();
     fuse_session_process_buf(session_, &request);
   }
 }
