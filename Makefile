@@ -43,6 +43,7 @@ bench: build
 	@build/bin/forebay bench forward --save build/bench/forward.json
 	@build/bin/forebay bench ibcs --save build/bench/ibcs.json
 	@build/bin/forebay bench mpi --save build/bench/mpi.json
+	@build/bin/forebay bench posix --save build/bench/posix.json
 	@build/bin/forebay bench mpi --gluster --save build/bench/mpi-gluster.json
 	@tools/plot_bench build/bench/forward.json build/bench || :
 	@tools/plot_bench build/bench/ibcs.json build/bench || :

@@ -16,5 +16,6 @@ void add_bench_verbs(Cli& cli);   // bench
 void add_attr_verbs(Cli& cli);    // attr
 void add_run_verbs(Cli& cli);     // run
 void add_lock_verbs(Cli& cli);    // lock
+void add_mount_verbs(Cli& cli);   // mount, umount
 
 }  // namespace forebay

@@ -2,6 +2,7 @@
 #include "bench/forward.h"
 #include "bench/ibcs.h"
 #include "bench/mpi_rows.h"
+#include "bench/posix.h"
 #include "bench/state.h"
 #include "progress.h"
 #include "verbs.h"
@@ -15,6 +16,7 @@ Result<void> run_suite(const std::string& suite, bench::BenchOptions options) {
   if (suite == "forward") return bench::run_bench_forward(options);
   if (suite == "state") return bench::run_bench_state(options);
   if (suite == "ibcs") return bench::run_bench_ibcs(options);
+  if (suite == "posix") return bench::run_bench_posix(options);
   return bench::run_bench_mpi(options);
 }
 
@@ -35,10 +37,10 @@ void add_bench_verbs(Cli& cli) {
          "suite", *suite,
          "base: round trips, streams and memory against bare sockets; forward: streams, small "
          "requests, schedulers and scaling against the clients' own calls; mpi: MPI-IO against "
-         "that of the MPIs; ibcs: orders of collective I/O on a simulated cluster; state: numbers "
-         "and appends that clients share")
+         "that of the MPIs; posix: unmodified programs, on a mount; ibcs: orders of collective I/O "
+         "on a simulated cluster; state: numbers and appends that clients share")
       ->required()
-      ->check(CLI::IsMember({"base", "forward", "mpi", "ibcs", "state"}));
+      ->check(CLI::IsMember({"base", "forward", "mpi", "posix", "ibcs", "state"}));
   sub->add_flag("--json", options->json, "for programs");
   sub->add_option("--dir,--store", options->directory,
                   "where to make the scratch folder [/var/tmp]");

@@ -159,6 +159,16 @@ Result<std::unique_ptr<Store>> build_store(const ExportConfig& config, Surroundi
   return store;
 }
 
+Result<std::unique_ptr<Store>> open_directory(const std::string& path, Surroundings& around) {
+  PosixOptions options;
+  options.directory = path;
+  options.export_id = export_id(path);
+  options.descriptors = 16384;  // it shares the process with nobody
+  auto store = PosixStore::open(std::move(options), around.counters);
+  if (!store) return std::move(store).error();
+  return std::unique_ptr<Store>(std::move(*store));
+}
+
 ServerOptions server_options(const ServerConfig& config) {
   ServerOptions options;
   options.name = config.name.empty() ? host_name() : config.name;

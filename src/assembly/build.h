@@ -23,6 +23,9 @@ struct Surroundings {
 
 Result<std::unique_ptr<Store>> build_store(const ExportConfig& config, Surroundings& around);
 
+// A directory, for the use of this process alone: handles are good as long as the Store lives.
+Result<std::unique_ptr<Store>> open_directory(const std::string& path, Surroundings& around);
+
 ServerOptions server_options(const ServerConfig& config);
 ExportOptions export_options(const ExportConfig& config);
 // Where what the export's clients share is kept; the folder is made.

@@ -251,6 +251,30 @@ TEST_F(RecoveryTest, CancelIsSentAgainToo) {
   EXPECT_EQ(a->code(), ECANCELED);
 }
 
+TEST_F(RecoveryTest, CancelWithoutAServerIsAnsweredAtOnce) {
+  connect(20s);
+  std::stop_source stop;
+  Request request = remove("x");
+  request.stop = stop.get_token();
+  const auto a = submit(std::move(request));
+  const auto sent = server.take_request();
+  server.there = false;
+  server.cut();
+  EXPECT_FALSE(a->result);
+  stop.request_stop();
+  server.settle();
+  EXPECT_EQ(a->code(), ECANCELED);
+  EXPECT_TRUE(a->unknown());
+
+  // Its slot is its own until a server has heard of it.
+  server.there = true;
+  server.welcome.resumed = true;
+  loop.run_for(5s);
+  EXPECT_EQ(server.take_request().id, sent.id);
+  server.reply(sent.id, Reply{});
+  EXPECT_TRUE(a->unknown());
+}
+
 TEST_F(RecoveryTest, TheAddressIsAskedForEachTime) {
   connect();
   ASSERT_TRUE(store->root());

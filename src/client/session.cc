@@ -282,7 +282,17 @@ void Session::cancel(uint64_t number) {
       std::find_if(slots_.begin(), slots_.end(), [&](const Slot& s) { return is(s.flight); });
   if (slot == slots_.end() || slot->flight->cancelled) return;
   slot->flight->cancelled = true;
-  if (link_.up()) link_.send(wire::encode(wire::Cancel{slot->flight->message.id}));
+  if (link_.up()) return link_.send(wire::encode(wire::Cancel{slot->flight->message.id}));
+  abandon(*slot->flight);
+}
+
+// There is no server to ask. Whoever waits for names or attributes is told so at once; the request
+// stays in its slot, for the server that knows of it. Data waits, because its memory is in use.
+void Session::abandon(Flight& flight) {
+  if (is_transfer(flight.message.request.op)) return;
+  Error why(ECANCELED);
+  if (flight.may_have_begun()) why = std::move(why).with_unknown_outcome();
+  std::exchange(flight.done, [](Result<Reply>&&) {})(std::move(why));
 }
 
 // ---- Up and down ----

@@ -162,6 +162,7 @@ class Session final : private Link::User {
   void part_joint(FlightRef joint);
   void complete(FlightRef flight, Result<Reply>&& result);
   void cancel(uint64_t number);
+  void abandon(Flight& flight);
   std::vector<FlightRef> take_slots();
   void requeue(std::vector<FlightRef> flights);
   void fail_unknown(std::vector<FlightRef> flights);

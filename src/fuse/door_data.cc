@@ -1,0 +1,159 @@
+// Open files and their bytes.
+#include <fcntl.h>
+
+#include "fuse/door.h"
+#include "fuse/worker.h"
+#include "store/open_path.h"
+
+namespace forebay::fuse {
+
+// ---- Opening and closing ----
+
+void Door::keep(fuse_file_info* info, std::unique_ptr<OpenFile> file) {
+  const Coherence::Keep keep = coherence_.opened(kernel_.maps_direct());
+  info->direct_io = !keep.pages;
+  info->keep_cache = keep.over_opens;
+  info->noflush = true;  // a completed write is in the Store already
+  info->fh = reinterpret_cast<uint64_t>(file.release());
+}
+
+void Door::close(OpenFile& file) {
+  coherence_.closed(file.node);
+  (void)store_.call(
+      {.op = Op::close, .caller = file.caller, .handle = file.node.handle(), .right = file.right});
+}
+
+// O_TRUNC. Of a file that is opened for reading it wants the right to write all the same.
+Result<void> Door::truncate_opened(fuse_req_t req, const OpenFile& file) {
+  const bool writes = allows(file.access, Access::write);
+  Result<Reply> cut = ask(req, {.op = Op::resize,
+                                .caller = file.caller,
+                                .handle = file.node.handle(),
+                                .right = writes ? file.right : Right()});
+  if (!cut) return std::move(cut).error();
+  return {};
+}
+
+void Door::open(fuse_req_t req, fuse_ino_t number, fuse_file_info* info) {
+  Node& node = at(number);
+  auto file = std::make_unique<OpenFile>(OpenFile{node, {}, caller(req), access_of(info->flags)});
+  Result<Reply> opened = ask(
+      req,
+      {.op = Op::open, .caller = file->caller, .handle = node.handle(), .access = file->access});
+  if (!opened) return fail(req, opened.error());
+  file->right = std::move(opened->right);
+  if (info->flags & O_TRUNC) {
+    if (auto cut = truncate_opened(req, *file); !cut) return close(*file), fail(req, cut.error());
+  }
+  OpenFile& kept = *file;
+  keep(info, std::move(file));
+  if (fuse_reply_open(req, info) == 0) return;
+  close(kept);  // the program was interrupted meanwhile
+  delete &kept;
+}
+
+void Door::create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
+                  fuse_file_info* info) {
+  const CallerRef who = caller(req);
+  const Access access = access_of(info->flags);
+  Result<Reply> made = ask(req, {.op = Op::create,
+                                 .flags = (info->flags & O_EXCL ? kFlagExclusive : 0u) |
+                                          (info->flags & O_TRUNC ? kFlagTruncate : 0u),
+                                 .caller = who,
+                                 .handle = at(parent).handle(),
+                                 .name = name,
+                                 .access = access,
+                                 .mode = mode & 07777});
+  if (!made) return fail(req, made.error());
+  Node& node = nodes_.remember(made->handle, made->attr);
+  auto file = std::make_unique<OpenFile>(OpenFile{node, std::move(made->right), who, access});
+  OpenFile& kept = *file;
+  keep(info, std::move(file));
+  const fuse_entry_param entry = entry_of(node, made->attr);
+  if (fuse_reply_create(req, &entry, info) == 0) return;
+  close(kept);
+  delete &kept;
+  nodes_.forget(node, 1);
+}
+
+void Door::release(fuse_req_t req, fuse_ino_t, fuse_file_info* info) {
+  const std::unique_ptr<OpenFile> file(&file_of(info));
+  close(*file);
+  fuse_reply_err(req, 0);
+}
+
+// ---- Bytes ----
+
+void Door::read(fuse_req_t req, fuse_ino_t, size_t size, off_t at, fuse_file_info* info) {
+  const OpenFile& file = file_of(info);
+  const auto room = Worker::here().reply().first(std::min(size, kMostData));
+  const Result<Reply> reply =
+      ask(req, {.op = Op::read,
+                .caller = file.caller,
+                .handle = file.node.handle(),
+                .right = file.right,
+                .file = Extents({Offset(static_cast<uint64_t>(at)), Length(room.size())}),
+                .memory = Memory::of(room)});
+  if (!reply) return fail(req, reply.error());
+  fuse_reply_buf(req, reinterpret_cast<const char*>(room.data()), reply->count);
+}
+
+void Door::write(fuse_req_t req, fuse_ino_t, const char* bytes, size_t size, off_t at,
+                 fuse_file_info* info) {
+  const OpenFile& file = file_of(info);
+  const std::span data(reinterpret_cast<const std::byte*>(bytes), size);
+  Request request = {.op = Op::write,
+                     .flags = kFlagStable,
+                     .caller = file.caller,
+                     .handle = file.node.handle(),
+                     .right = file.right,
+                     .memory = Memory::of(data)};
+  const bool append = (info->flags & O_APPEND) && !info->writepage &&
+                      coherence_.places_appends(kernel_.maps_direct());
+  Result<Reply> reply(std::in_place);
+  if (append) {
+    reply = coherence_.append(file.node, std::move(request), size,
+                              [&](Request&& one) { return ask(req, std::move(one)); });
+  } else {
+    request.file = Extents({Offset(static_cast<uint64_t>(at)), Length(size)});
+    reply = ask(req, std::move(request));
+  }
+  // What is there is there: the program writes the rest again and hears why it cannot.
+  const uint64_t count = reply ? reply->count : reply.error().done();
+  if (!reply && count == 0) return fail(req, reply.error());
+  if (info->flags & O_DSYNC && !info->writepage) {  // O_SYNC is a larger one
+    const Result<Reply> safe = ask(req, {.op = Op::commit,
+                                         .caller = file.caller,
+                                         .handle = file.node.handle(),
+                                         .right = file.right});
+    if (!safe) return fail(req, safe.error());
+  }
+  fuse_reply_write(req, count);
+}
+
+void Door::fsync(fuse_req_t req, fuse_ino_t, int data_only, fuse_file_info* info) {
+  const OpenFile& file = file_of(info);
+  answer(req, ask(req, {.op = Op::commit,
+                        .flags = data_only ? kFlagDataOnly : 0u,
+                        .caller = file.caller,
+                        .handle = file.node.handle(),
+                        .right = file.right}));
+}
+
+void Door::fallocate(fuse_req_t req, fuse_ino_t, int mode, off_t at, off_t length,
+                     fuse_file_info* info) {
+  constexpr int kKnown = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE;
+  if (mode & ~kKnown) return fail(req, Error(EOPNOTSUPP));
+  const OpenFile& file = file_of(info);
+  answer(req, ask(req, {.op = Op::fallocate,
+                        .flags = (mode & FALLOC_FL_KEEP_SIZE ? kFlagKeepSize : 0u) |
+                                 (mode & FALLOC_FL_PUNCH_HOLE ? kFlagPunchHole : 0u) |
+                                 (mode & FALLOC_FL_ZERO_RANGE ? kFlagZeroRange : 0u),
+                        .caller = file.caller,
+                        .handle = file.node.handle(),
+                        .right = file.right,
+                        .offset = Offset(static_cast<uint64_t>(at)),
+                        .length = Length(static_cast<uint64_t>(length))}));
+}
+
+}  // namespace forebay::fuse
