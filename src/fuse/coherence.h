@@ -1,20 +1,15 @@
 // What the kernel may keep of a file, and what keeps that true. The one place of the mount where it
-// matters that others use the same files: leases, locks across clients and appends across nodes are
-// added here, and only here, when a Store offers them.
+// matters that others use the same files.
 //
-// Today nobody vouches for anything: the kernel keeps no data of files that are read and written
-// (each call reaches the Store), and of mapped ones what it had at their last open or mmap; file
-// locks are the kernel's own, among the processes of this mount; an append looks at the file's size
-// under the node's lock and writes there, so appends of one mount never overlap, and those of two
-// mounts may.
+// A Store that is a server's export keeps locks for all its clients, and gives appends their place:
+// then both are its business (door_locks.cc, append()). Otherwise file locks are the kernel's own,
+// among the processes of this mount, and an append looks at the file's size under the node's lock
+// and writes there.
 //
-//  - A read lease, taken in opened() and given back in closed(), would let `keep_pages` be true;
-//  its
-//    recall calls fuse_lowlevel_notify_inval_inode with the node's number before it is
-//    acknowledged.
-//  - An append of the Store's own replaces append()'s two requests by one.
-//  - Locks of the Store's own are getlk, setlk and flock in door.cc's table: while those are absent
-//    the kernel does them itself.
+// Nobody vouches for data: the kernel keeps none of files that are read and written (each call
+// reaches the Store), and of mapped ones what it had at their last open or mmap. A read lease, taken
+// in opened() and given back in closed(), would let `keep_pages` be true; its recall would call
+// fuse_lowlevel_notify_inval_inode with the node's number before it is acknowledged.
 #pragma once
 
 #include "fuse/mount_options.h"
@@ -25,7 +20,10 @@ namespace forebay::fuse {
 
 class Coherence {
  public:
-  explicit Coherence(Cache cache) : cache_(cache) {}
+  // `shared`: the Store keeps locks and places of appends for all its clients.
+  Coherence(Cache cache, bool shared) : cache_(cache), shared_(shared) {}
+
+  bool shared() const { return shared_; }
 
   // How an open file is to be treated by the kernel.
   struct Keep {
@@ -41,6 +39,11 @@ class Coherence {
   // `write` is a whole write request but for its place, which is the end of the file.
   template <class Ask>
   Result<Reply> append(Node& node, Request&& write, uint64_t bytes, Ask&& ask) const {
+    if (shared_) {
+      write.flags |= kFlagAppend;
+      write.file = Extents({Offset(0), Length(bytes)});
+      return ask(std::move(write));
+    }
     std::lock_guard alone(node.appending());
     Result<Reply> now = ask({.op = Op::getattr, .caller = write.caller, .handle = write.handle});
     if (!now) return now;
@@ -51,6 +54,7 @@ class Coherence {
 
  private:
   const Cache cache_;
+  const bool shared_;
 };
 
 }  // namespace forebay::fuse

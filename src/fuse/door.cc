@@ -63,13 +63,24 @@ timespec time_of(const FileTime& t) {
 
 }  // namespace
 
+namespace {
+
+// Does it keep, for all its clients, what they share about files?
+bool keeps_locks(Store& store, const Found& root) {
+  return store
+      .call({.op = Op::lock_test, .caller = this_process_caller(), .handle = root.handle})
+      .has_value();
+}
+
+}  // namespace
+
 Door::Door(Store& store, const Found& root, const MountOptions& options)
     : store_(store),
       options_(options),
       self_(this_process_caller()),
       speaks_for_others_(::geteuid() == 0),
       nodes_(store, root),
-      coherence_(options.cache) {}
+      coherence_(options.cache, keeps_locks(store, root)) {}
 
 const fuse_lowlevel_ops& Door::operations() {
   static const fuse_lowlevel_ops kOperations = [] {
@@ -106,6 +117,10 @@ const fuse_lowlevel_ops& Door::operations() {
     ops.listxattr = Call<&Door::listxattr>::run;
     ops.removexattr = Call<&Door::removexattr>::run;
     ops.access = Call<&Door::access>::run;
+    ops.getlk = Call<&Door::getlk>::run;
+    ops.setlk = Call<&Door::setlk>::run;
+    ops.flock = Call<&Door::flock>::run;
+    ops.flush = Call<&Door::flush>::run;
     return ops;
   }();
   return kOperations;
@@ -113,6 +128,9 @@ const fuse_lowlevel_ops& Door::operations() {
 
 void Door::init(void* door, fuse_conn_info* kernel) {
   const MountOptions& options = static_cast<Door*>(door)->options_;
+  const bool shared = static_cast<Door*>(door)->coherence_.shared();
+  constexpr unsigned kLocks = FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS;
+  kernel->want = shared ? kernel->want | (kernel->capable & kLocks) : kernel->want & ~kLocks;
   kernel->max_write = kMostData;
   kernel->max_background = 64;
   // Data is in our memory when we have it, so there is nothing to splice.

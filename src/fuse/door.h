@@ -13,6 +13,8 @@
 #include <fuse3/fuse_lowlevel.h>
 
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "fuse/coherence.h"
@@ -32,11 +34,27 @@ class Door {
   const Nodes& nodes() const { return nodes_; }
 
  private:
+  // Who has locked bytes through an open file: with its last descriptor they let go of them.
+  class LockOwners {
+   public:
+    void add(uint64_t owner) {
+      std::lock_guard lock(mutex_);
+      owners_.insert(owner);
+    }
+    const std::set<uint64_t>& all() const { return owners_; }  // when nobody adds any more
+
+   private:
+    std::mutex mutex_;
+    std::set<uint64_t> owners_;
+  };
   struct OpenFile {
+    OpenFile(Node& of, Right granted, CallerRef opener, Access how)
+        : node(of), right(std::move(granted)), caller(std::move(opener)), access(how) {}
     Node& node;
     Right right;
     CallerRef caller;
     Access access;
+    LockOwners owners;
   };
   struct OpenDirectory {
     std::mutex mutex;
@@ -91,6 +109,15 @@ class Door {
   void keep(fuse_file_info* info, std::unique_ptr<OpenFile> file);
   void close(OpenFile& file);
   Result<void> truncate_opened(fuse_req_t req, const OpenFile& file);
+
+  // ---- door_locks.cc ----
+  void getlk(fuse_req_t req, fuse_ino_t node, fuse_file_info* info, struct flock* lock);
+  void setlk(fuse_req_t req, fuse_ino_t node, fuse_file_info* info, struct flock* lock, int sleep);
+  void flock(fuse_req_t req, fuse_ino_t node, fuse_file_info* info, int how);
+  void flush(fuse_req_t req, fuse_ino_t node, fuse_file_info* info);
+  Request about_lock(Op op, const fuse_file_info* info) const;
+  void submit_lock(fuse_req_t req, Request&& request);
+  void free_locks(const fuse_file_info* info);
 
   // ---- door_dirs.cc ----
   void opendir(fuse_req_t req, fuse_ino_t node, fuse_file_info* info);

@@ -13,7 +13,8 @@ void Door::keep(fuse_file_info* info, std::unique_ptr<OpenFile> file) {
   const Coherence::Keep keep = coherence_.opened(kernel_.maps_direct());
   info->direct_io = !keep.pages;
   info->keep_cache = keep.over_opens;
-  info->noflush = true;  // a completed write is in the Store already
+  // A completed write is in the Store already; but with its last flush a process lets go of locks.
+  info->noflush = !coherence_.shared();
   info->fh = reinterpret_cast<uint64_t>(file.release());
 }
 
@@ -36,7 +37,7 @@ Result<void> Door::truncate_opened(fuse_req_t req, const OpenFile& file) {
 
 void Door::open(fuse_req_t req, fuse_ino_t number, fuse_file_info* info) {
   Node& node = at(number);
-  auto file = std::make_unique<OpenFile>(OpenFile{node, {}, caller(req), access_of(info->flags)});
+  auto file = std::make_unique<OpenFile>(node, Right(), caller(req), access_of(info->flags));
   Result<Reply> opened = ask(
       req,
       {.op = Op::open, .caller = file->caller, .handle = node.handle(), .access = file->access});
@@ -66,7 +67,7 @@ void Door::create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mo
                                  .mode = mode & 07777});
   if (!made) return fail(req, made.error());
   Node& node = nodes_.remember(made->handle, made->attr);
-  auto file = std::make_unique<OpenFile>(OpenFile{node, std::move(made->right), who, access});
+  auto file = std::make_unique<OpenFile>(node, std::move(made->right), who, access);
   OpenFile& kept = *file;
   keep(info, std::move(file));
   const fuse_entry_param entry = entry_of(node, made->attr);
@@ -77,6 +78,7 @@ void Door::create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mo
 }
 
 void Door::release(fuse_req_t req, fuse_ino_t, fuse_file_info* info) {
+  free_locks(info);
   const std::unique_ptr<OpenFile> file(&file_of(info));
   close(*file);
   fuse_reply_err(req, 0);

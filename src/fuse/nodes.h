@@ -35,6 +35,8 @@ class Node {
   Handle handle() const;
   // Held by whoever appends, from the look at the size until the bytes are there.
   std::mutex& appending() { return appending_; }
+  // May processes of this mount hold locks of its bytes?
+  std::atomic<bool>& locked() { return locked_; }
 
  private:
   friend class Nodes;
@@ -44,6 +46,7 @@ class Node {
   Handle handle_;
   uint64_t lookups_ = 0;  // under the table's lock
   std::mutex appending_;
+  std::atomic<bool> locked_{false};
 };
 
 class Nodes {

@@ -2,6 +2,7 @@
 """Mounting and unmounting as a user sees it, several users, two mounts, and servers that die."""
 
 import errno
+import fcntl
 import mmap
 import os
 import signal
@@ -275,6 +276,64 @@ class TwoMounts(rig.MountCase):
             os.rename(self.theirs, self.path(f"other/g{i}"))
             self.assertFalse(os.path.exists(self.ours))
             self.assertEqual(os.listdir(self.view), [f"g{i}"])
+
+    def test_locks_hold_across_mounts(self):
+        with open(self.ours, "w+b") as a, open(self.theirs, "r+b") as b:
+            fcntl.lockf(a, fcntl.LOCK_EX, 10, 100)
+            with self.assertRaises(BlockingIOError):
+                fcntl.lockf(b, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 109)
+            fcntl.lockf(b, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 110)
+            fcntl.flock(a, fcntl.LOCK_SH)
+            with self.assertRaises(BlockingIOError):
+                fcntl.flock(b, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(b, fcntl.LOCK_SH)
+        # What is closed is free, and a wait ends when its turn comes.
+        with open(self.theirs, "r+b") as b:
+            fcntl.lockf(b, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(b, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            waits = subprocess.Popen([sys.executable, "-c", LOCK, self.ours], stdout=subprocess.PIPE)
+            self.addCleanup(waits.stdout.close)
+            time.sleep(0.5)
+            self.assertIsNone(waits.poll())
+        self.assertEqual(waits.wait(timeout=rig.SOON), 0)
+
+    def test_a_process_that_waits_for_a_lock_can_be_killed(self):
+        with open(self.theirs, "w+b") as b:
+            fcntl.lockf(b, fcntl.LOCK_EX)
+            waits = [subprocess.Popen([sys.executable, "-c", LOCK, self.ours],
+                                      stdout=subprocess.DEVNULL) for _ in range(3)]
+            time.sleep(1)
+            for one in waits:
+                one.kill()
+            for one in waits:
+                one.wait(timeout=rig.SOON)
+        with open(self.theirs, "r+b") as b:
+            fcntl.lockf(b, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def test_appends_never_meet(self):
+        writers = [subprocess.Popen([sys.executable, "-c", APPEND, name, letter])
+                   for name, letter in ((self.ours, "a"), (self.theirs, "b"))]
+        for one in writers:
+            self.assertEqual(one.wait(timeout=rig.SOON), 0)
+        with open(self.ours, "rb") as file:
+            records = [file.read(100) for _ in range(600)]
+            self.assertEqual(file.read(), b"")
+        for letter in b"ab":
+            self.assertEqual(sum(r == bytes([letter]) * 100 for r in records), 300)
+
+
+# Waits for a lock of the whole file.
+LOCK = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+"""
+APPEND = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+for _ in range(300):
+    assert os.write(fd, sys.argv[2].encode() * 100) == 100
+"""
             os.unlink(self.path(f"view/g{i}"))
         self.assertEqual(os.listdir(self.path("other")), [])
 

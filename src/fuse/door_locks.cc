@@ -1,0 +1,125 @@
+// Advisory locks, where the Store keeps them for all its clients (Coherence::shared()); otherwise
+// the kernel keeps them itself, among the processes of this mount.
+//
+// A lock that waits must not hold a thread: those who would free it need one. So they are submitted,
+// and answered by whoever completes them.
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <stop_token>
+
+#include "fuse/door.h"
+
+namespace forebay::fuse {
+
+namespace {
+
+// A request that is answered later. The kernel's interrupt of it is a stop.
+class Pending {
+ public:
+  explicit Pending(fuse_req_t req) : req_(req) {
+    fuse_req_interrupt_func(
+        req_, [](fuse_req_t, void* self) { static_cast<Pending*>(self)->source_.request_stop(); },
+        this);
+  }
+  ~Pending() = default;
+  Pending(const Pending&) = delete;
+  std::stop_token token() const { return source_.get_token(); }
+  fuse_req_t end() {
+    fuse_req_interrupt_func(req_, nullptr, nullptr);
+    return req_;
+  }
+
+ private:
+  const fuse_req_t req_;
+  std::stop_source source_;
+};
+
+// The kernel's last byte of a file is the largest offset.
+void set_range(Request& request, const struct flock& lock) {
+  request.offset = Offset(static_cast<uint64_t>(lock.l_start));
+  request.length = Length(static_cast<uint64_t>(lock.l_len));
+}
+
+}  // namespace
+
+Request Door::about_lock(Op op, const fuse_file_info* info) const {
+  const OpenFile& file = file_of(info);
+  Request request = {.op = op, .caller = file.caller, .handle = file.node.handle()};
+  if (op == Op::lock) request.right = file.right;
+  request.cookie = info->lock_owner;
+  return request;
+}
+
+void Door::submit_lock(fuse_req_t req, Request&& request) {
+  auto pending = std::make_shared<Pending>(req);
+  request.stop = pending->token();
+  store_.submit(std::move(request), [pending](Result<Reply>&& reply) {
+    const fuse_req_t answered = pending->end();
+    reply ? void(fuse_reply_err(answered, 0)) : fail(answered, reply.error());
+  });
+}
+
+void Door::getlk(fuse_req_t req, fuse_ino_t, fuse_file_info* info, struct flock* lock) {
+  Request request = about_lock(Op::lock_test, info);
+  set_range(request, *lock);
+  if (lock->l_type == F_RDLCK) request.flags |= kFlagShared;
+  auto pending = std::make_shared<Pending>(req);
+  request.stop = pending->token();
+  store_.submit(std::move(request), [pending](Result<Reply>&& reply) {
+    const fuse_req_t answered = pending->end();
+    if (!reply) return fail(answered, reply.error());
+    struct flock found = {};
+    found.l_type = F_UNLCK;
+    if (reply->count != 0) {
+      found.l_type = reply->locked.shared ? F_RDLCK : F_WRLCK;
+      found.l_start = static_cast<off_t>(reply->locked.offset.value);
+      found.l_len = static_cast<off_t>(reply->locked.length.value);
+      found.l_pid = static_cast<pid_t>(reply->locked.pid);
+    }
+    fuse_reply_lock(answered, &found);
+  });
+}
+
+void Door::setlk(fuse_req_t req, fuse_ino_t, fuse_file_info* info, struct flock* lock, int sleep) {
+  const bool frees = lock->l_type == F_UNLCK;
+  Request request = about_lock(frees ? Op::unlock : Op::lock, info);
+  set_range(request, *lock);
+  if (lock->l_type == F_RDLCK) request.flags |= kFlagShared;
+  if (sleep && !frees) request.flags |= kFlagWait;
+  if (!frees) {
+    file_of(info).node.locked() = true;
+    file_of(info).owners.add(info->lock_owner);
+  }
+  submit_lock(req, std::move(request));
+}
+
+void Door::flock(fuse_req_t req, fuse_ino_t, fuse_file_info* info, int how) {
+  const bool frees = how & LOCK_UN;
+  Request request = about_lock(frees ? Op::unlock : Op::lock, info);
+  request.flags |= kFlagWhole;
+  if (how & LOCK_SH) request.flags |= kFlagShared;
+  if (!frees && !(how & LOCK_NB)) request.flags |= kFlagWait;
+  submit_lock(req, std::move(request));
+}
+
+// The last descriptor is closed. (Locks of the open file, F_OFD_SETLK, have no flush.)
+void Door::free_locks(const fuse_file_info* info) {
+  Request free = about_lock(Op::unlock, info);
+  for (const uint64_t owner : file_of(info).owners.all()) {
+    free.cookie = owner;
+    (void)store_.call(free);
+  }
+  if (!info->flock_release) return;
+  free.cookie = info->lock_owner;
+  free.flags |= kFlagWhole;
+  (void)store_.call(std::move(free));
+}
+
+// A process has closed one of its descriptors: its locks on the file are free.
+void Door::flush(fuse_req_t req, fuse_ino_t, fuse_file_info* info) {
+  if (!file_of(info).node.locked()) return void(fuse_reply_err(req, 0));
+  submit_lock(req, about_lock(Op::unlock, info));
+}
+
+}  // namespace forebay::fuse
