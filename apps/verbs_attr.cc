@@ -32,7 +32,7 @@ constexpr Form kForms[] = {{"get", Op::attr_get, 0, 0, ""},
                            {"list", Op::attr_list, 0, 0, ""}};
 
 // "-3" is 2^64 - 3: numbers count modulo 2^64.
-Result<uint64_t> number(std::string_view text) {
+Result<uint64_t> value_of(std::string_view text) {
   const bool minus = text.starts_with('-');
   const std::string_view digits = text.substr(minus ? 1 : 0);
   uint64_t value = 0;
@@ -59,7 +59,7 @@ void show_list(const std::string& data, bool json) {
 Result<void> perform(Cli& cli, const AttrOptions& o, const Form& form) {
   std::vector<uint64_t> numbers;
   for (const std::string& text : o.numbers) {
-    auto value = number(text);
+    auto value = value_of(text);
     if (!value) return value.error();
     numbers.push_back(*value);
   }

@@ -33,7 +33,7 @@ void put_number(std::string& to, T value) {
   to.append(bytes, sizeof bytes);
 }
 
-uint64_t random_id() {
+uint64_t fresh_id() {
   uint64_t id = 0;
   while (id == 0) {
     if (::getrandom(&id, sizeof id, 0) != sizeof id) id = 0;
@@ -85,7 +85,7 @@ Result<void> Journal::load(const Take& take) {
   fd_ = ::open(options_.path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
   if (fd_ < 0 && errno == ENOENT) {
     made_ = true;
-    id_ = random_id();
+    id_ = fresh_id();
     return replace({1, {}});
   }
   if (fd_ < 0) return Error(errno);
