@@ -53,7 +53,7 @@ class Mounting(rig.MountCase):
 
     def test_as_mount_calls_its_helper(self):
         helper = self.path("mount.forebay")
-        os.symlink(rig.FOREBAY, helper)
+        os.symlink(os.path.abspath(rig.FOREBAY), helper)
         done = subprocess.run([helper, self.data, self.plain, "-v", "-n", "-o", "rw,noatime"],
                               env=self.env, capture_output=True, timeout=rig.SOON)
         self.addCleanup(self.unmount_whatever_happens, self.plain)
