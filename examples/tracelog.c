@@ -178,8 +178,8 @@ static int check(const trace_t* trace) {
       return complain("a record");
     }
     if ((*mark)++ || !good_record(&all[i], record)) {
-      fprintf(stderr, "tracelog: event %u of writer %u is there twice, or damaged\n",
-              event->number, event->writer);
+      fprintf(stderr, "tracelog: event %u of writer %u is there twice, or damaged\n", event->number,
+              event->writer);
       return 1;
     }
     bytes[event->file] += event->size;

@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,11 +26,17 @@
 
 namespace forebay {
 
+#ifdef __SANITIZE_THREAD__
+inline constexpr unsigned kSlowness = 20;
+#else
+inline constexpr unsigned kSlowness = 1;
+#endif
+
 class RestartingServer {
  public:
   struct Options {
     uint64_t seed = 0;
-    unsigned least_ms = 5, most_ms = 60;  // between two kills
+    unsigned least_ms = 5 * kSlowness, most_ms = 60 * kSlowness;  // between two kills
     bool sync = false;
     uint64_t compact_at = 64 << 10;  // so that it happens
     unsigned workers = 2;
@@ -81,14 +88,21 @@ class RestartingServer {
   struct Shared {
     std::atomic<bool> calm{false};
     std::atomic<unsigned> kills{0};
+    std::atomic<unsigned> lives{0};  // that got so far as to listen
   };
 
   [[noreturn]] void kill_and_restart() {
     std::mt19937_64 random(options_.seed);
+    unsigned known = 0;
     for (;;) {
       const pid_t server = ::fork();
       FOREBAY_ASSERT(server >= 0);
       if (server == 0) serve();
+      // Mostly when it is up: else a slow machine would see nothing done.
+      if (random() % 8 != 0) {
+        while (shared_->lives == known) ::usleep(1000);
+      }
+      known = shared_->lives;
       const auto span = options_.most_ms - options_.least_ms + 1;
       ::usleep(1000 * static_cast<unsigned>(options_.least_ms + random() % span));
       while (shared_->calm) ::usleep(10'000);
@@ -131,6 +145,7 @@ class RestartingServer {
     FOREBAY_ASSERT(added.has_value(), added.error().message());
     const auto listener =
         transport.listen(address_, lobby, [&](auto c) { server.accept(std::move(c)); }).value();
+    ++shared_->lives;
     std::vector<std::unique_ptr<LoopThread>> threads;
     for (const auto& loop : loops) threads.push_back(std::make_unique<LoopThread>(*loop, "worker"));
     for (;;) lobby.run_one(Duration::max());

@@ -176,11 +176,12 @@ void torture(RestartingServer::Options options, unsigned adds, unsigned appends)
 }
 
 TEST(Torture, NumbersAndRecordsSurviveKilledServers) {
-  torture({}, 1000 * length_factor(), 100 * length_factor());
+  torture({}, 5000 / (kSlowness + 4) * length_factor(), 500 / (kSlowness + 4) * length_factor());
 }
 
 TEST(Torture, WithEveryChangeOnTheDisk) {
-  torture({.sync = true}, 100 * length_factor(), 30 * length_factor());
+  torture({.sync = true}, 500 / (kSlowness + 4) * length_factor(),
+          150 / (kSlowness + 4) * length_factor());
 }
 
 }  // namespace

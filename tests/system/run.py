@@ -510,6 +510,24 @@ class Documents(Case):
             if row.startswith("| `"):
                 yield from re.findall("`([^`]+)`", row.split("|")[1])
 
+    def hear_of_state(self, hear):
+        state = self.path("state")
+        os.mkdir(state, 0o700)
+        args = (self.data, "--set", f"server.state_dir={state}")
+        self.good("start", *args)
+        hear("start", *args, "--run-dir", self.path("another"))
+        self.good("put", "-", "/f", input=b"hello")
+        for name in "abc":
+            self.good("attr", "create", "/f", name)
+        self.good("stop")
+        journal, = (os.path.join(state, n) for n in os.listdir(state) if n.endswith(".journal"))
+        with open(journal, "r+b") as file:
+            file.seek(100)
+            file.write(b"###")
+        hear("start", *args)
+        os.remove(journal)
+        hear("start", *args)
+
     def printed(self):
         said = []
         hear = lambda *args, **more: said.append(self.forebay(*args, **more).err)
@@ -535,6 +553,7 @@ class Documents(Case):
         hear("start", self.data, "--listen", "tcp:0.0.0.0:0")
         with socket.create_server(("127.0.0.1", 0)) as taken:
             hear("start", self.data, "--listen", f"tcp:127.0.0.1:{taken.getsockname()[1]}")
+        self.hear_of_state(hear)
         self.good("start", self.data, "--set", f"export.more.store=memory")
         hear("start", self.data)
         hear("ls")
