@@ -35,6 +35,7 @@ enum class Feature {
   fallocate,   // punching holes and zeroing ranges
   threads,     // several threads call at once
   set_id,      // a write clears set-id bits, whoever writes
+  told,        // what fails after it was acknowledged is told by the next call; faults are injected
 };
 
 // One store, alive. The destructor leaves nothing behind.
