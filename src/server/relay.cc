@@ -94,8 +94,8 @@ class Relay::State : public std::enable_shared_from_this<State> {
     Completion done;
     Origin origin;
     int tries = 0;
-    size_t left = 0;  // answers to come
-    std::byte byte{};
+    size_t left = 0;      // answers to come
+    bool narrow = false;  // of a create: the mode is still to be set
     Result<Reply> reply{std::in_place};
   };
   using CallRef = std::shared_ptr<Call>;
@@ -120,7 +120,8 @@ class Relay::State : public std::enable_shared_from_this<State> {
   void ask_attributes(const CallRef& call);
   void create(const CallRef& call);
   void create_here(const CallRef& call);
-  void created(const CallRef& call, size_t where, Result<Reply>&& result);
+  void open_new(const CallRef& call);
+  void set_mode(const CallRef& call);
   void remove(const CallRef& call);
   void rename(const CallRef& call);
   void rename_source(const CallRef& call);
@@ -298,52 +299,61 @@ void Relay::State::create(const CallRef& call) {
   look.name = call->request.name;
   then(call, std::move(look), [call](State& s, Result<Reply>&& found) {
     if (!found && found.error().code() == ENOENT) return s.create_here(call);
-    const size_t home = is_file(found) ? s.home_of(found->handle) : s.self_;
-    Request step = call->request;
-    s.at(
-        home, std::move(step),
-        [self = s.shared_from_this(), call, home](Result<Reply>&& result) {
-          self->created(call, home, std::move(result));
-        },
-        call->origin);
+    s.finish(call, is_file(found) ? s.home_of(found->handle) : s.self_);
   });
 }
 
-// It is not there, and nobody else may come before us: who does is its home's business.
+// It is not there, and nobody else may come before us: who does is its home's business. It is
+// opened where it lives, with a mode that lets its creator do so, and then gets its own.
 void Relay::State::create_here(const CallRef& call) {
   Request step = call->request;
-  step.flags |= kFlagExclusive;
-  step.flags &= ~uint32_t{kFlagTruncate};
+  const uint32_t needed = (allows(step.access, Access::read) ? 0400u : 0u) |
+                          (allows(step.access, Access::write) ? 0200u : 0u);
+  call->narrow = (step.mode & needed) != needed;
+  step.mode |= needed;
+  step.access = Access::none;
+  step.flags = (step.flags | kFlagExclusive) & ~uint32_t{kFlagTruncate | kFlagDirect};
   then(call, std::move(step), [call](State& s, Result<Reply>&& result) {
     const bool raced = !result && result.error().code() == EEXIST &&
                        (call->request.flags & kFlagExclusive) == 0 && ++call->tries < kMostTries;
     if (raced) return s.create(call);
-    s.created(call, s.self_, std::move(result));
+    if (!result || call->request.access == Access::none) return call->done(std::move(result));
+    call->reply = std::move(result);
+    s.open_new(call);
   });
 }
 
-// The right is held open where the file lives, and nowhere else: so it is used there once, before
-// anybody hears of it, or the file could be removed meanwhile as one that nobody has open.
-void Relay::State::created(const CallRef& call, size_t where, Result<Reply>&& result) {
-  const size_t home = result ? home_of(result->handle) : where;
-  if (home == where || result->right.empty()) return call->done(std::move(result));
-  Request use = about(Op::commit, call->request.caller, result->handle);
-  use.right = result->right;
-  use.flags = kFlagDataOnly;
-  if (allows(call->request.access, Access::read)) {  // as good, and nothing to wait for
-    use.op = Op::read;
-    use.flags = 0;
-    use.file = Extents(Extent{Offset(0), Length(1)});
-    use.memory = Memory::of(std::span(&call->byte, 1));
-  }
-  call->reply = std::move(result);
+void Relay::State::open_new(const CallRef& call) {
+  Request open = about(Op::open, call->request.caller, call->reply->handle);
+  open.access = call->request.access;
+  open.flags = call->request.flags & kFlagDirect;
   at(
-      home, std::move(use),
-      [self = shared_from_this(), call, where](Result<Reply>&& used) {
+      home_of(call->reply->handle), std::move(open),
+      [self = shared_from_this(), call](Result<Reply>&& opened) {
+        if (!opened) return call->done(std::move(opened));
+        call->reply->right = std::move(opened->right);
+        call->narrow ? self->set_mode(call) : call->done(std::move(call->reply));
+      },
+      call->origin);
+}
+
+void Relay::State::set_mode(const CallRef& call) {
+  const size_t home = home_of(call->reply->handle);
+  Request set = about(Op::setattr, call->request.caller, call->reply->handle);
+  set.set.what = SetAttr::kMode;
+  set.set.mode = call->request.mode;
+  at(
+      home, std::move(set),
+      [self = shared_from_this(), call, home](Result<Reply>&& now) {
+        if (now) {
+          call->reply->attr = now->attr;
+          return call->done(std::move(call->reply));
+        }
         Request close = about(Op::close, call->request.caller, call->reply->handle);
         close.right = call->reply->right;
-        self->at(where, std::move(close), [](Result<Reply>&&) {}, call->origin);
-        call->done(used ? std::move(call->reply) : std::move(used));
+        self->at(
+            home, std::move(close), [](Result<Reply>&&) {}, call->origin);
+        call->done(std::move(now));
       },
       call->origin);
 }

@@ -2,7 +2,8 @@
 // server (plan/homes.h). All servers export the same file system; what is kept about a file beside
 // it (open rights, reservations, write-behind data, and sizes and times that these change) is kept
 // at its home only. So:
-//  - what is about one file (read, write, open, close, getattr, setattr, resize, ...) goes there, but
+//  - what is about one file (read, write, open, close, getattr, setattr, resize, ...) goes there,
+//  but
 //    directories are the same everywhere;
 //  - what is about names is done here, and then asks the home for the attributes of a file that it
 //    shows (lookup, readdir with attributes);

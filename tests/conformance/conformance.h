@@ -36,6 +36,7 @@ enum class Feature {
   threads,     // several threads call at once
   set_id,      // a write clears set-id bits, whoever writes
   shared,      // what servers keep for many clients: attributes, places of appends
+  told,        // what fails after it was acknowledged is told by the next call; faults are injected
 };
 
 // One store, alive. The destructor leaves nothing behind.

@@ -44,7 +44,8 @@ def connect():
 def opened(path):
     if path not in files:
         file = ctypes.c_void_p()
-        check(fb.fb_open(store, path.encode(), os.O_RDWR | os.O_CREAT, 0o644, None,
+        mode = 0o444 if path.endswith(".readonly") else 0o644
+        check(fb.fb_open(store, path.encode(), os.O_RDWR | os.O_CREAT, mode, None,
                          ctypes.byref(file)))
         files[path] = file
     return files[path]

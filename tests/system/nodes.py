@@ -316,6 +316,16 @@ class Nodes(Case):
         wait_for("removed files to go", lambda: not os.path.isdir(unlinked) or
                  not os.listdir(unlinked))
 
+    def test_a_file_that_is_created_read_only(self):
+        self.start_all()
+        client = self.client("a")
+        for i in range(8):
+            client.do("write", f"/f{i}.readonly", 0, "by its creator")
+            client.do("close", f"/f{i}.readonly")
+            with open(os.path.join(self.data, f"f{i}.readonly"), encoding="utf-8") as file:
+                self.assertEqual(file.read(), "by its creator")
+                self.assertEqual(os.fstat(file.fileno()).st_mode & 0o777, 0o444)
+
     def test_a_dead_home(self):
         self.start_all()
         client = self.client("a")
