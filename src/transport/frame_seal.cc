@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kNonceBytes = 12;
 
-const unsigned char* raw(FrameSeal::Bytes bytes) {
+const unsigned char* raw_bytes(FrameSeal::Bytes bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
 }
 
@@ -25,7 +25,7 @@ void FrameSeal::Free::operator()(evp_cipher_ctx_st* context) const {
 FrameSeal::FrameSeal(const Key& key) : context_(EVP_CIPHER_CTX_new()) {
   const unsigned char nonce[kNonceBytes] = {};
   FOREBAY_ASSERT(context_ && EVP_EncryptInit_ex(context_.get(), EVP_aes_256_gcm(), nullptr,
-                                                raw(key), nonce) == 1,
+                                                raw_bytes(key), nonce) == 1,
                  "OpenSSL has no AES-256-GCM");
 }
 
@@ -33,7 +33,7 @@ void FrameSeal::begin(Part part) {
   std::array<std::byte, kNonceBytes> nonce{};
   nonce[0] = static_cast<std::byte>(part);
   wire::put_number<uint64_t>(frame_, nonce.data() + 4);
-  FOREBAY_ASSERT(EVP_EncryptInit_ex(context_.get(), nullptr, nullptr, nullptr, raw(nonce)) == 1);
+  FOREBAY_ASSERT(EVP_EncryptInit_ex(context_.get(), nullptr, nullptr, nullptr, raw_bytes(nonce)) == 1);
 }
 
 // What GCM authenticates and does not encrypt: with nothing to encrypt, GCM is GMAC.
@@ -42,7 +42,7 @@ void FrameSeal::add(Bytes piece) {
   for (; !piece.empty(); piece = piece.subspan(std::min(piece.size(), kMost))) {
     int taken = 0;
     const auto size = static_cast<int>(std::min(piece.size(), kMost));
-    FOREBAY_ASSERT(EVP_EncryptUpdate(context_.get(), nullptr, &taken, raw(piece), size) == 1);
+    FOREBAY_ASSERT(EVP_EncryptUpdate(context_.get(), nullptr, &taken, raw_bytes(piece), size) == 1);
   }
 }
 

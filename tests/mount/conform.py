@@ -20,11 +20,13 @@ USERS = [(1000, 1000, [1000, 2000]), (1001, 1001, [1001, 2000]), (1002, 2000, []
 
 def play(view, plain, name, seed, operations, identities=None):
     """One world in folders of its own. Returns what went wrong, or None."""
-    sides = [os.path.join(top, name) for top in (view, plain)]
+    # Two deep, because links lead one up, where nobody else may be.
+    sides = [os.path.join(top, name, "in") for top in (view, plain)]
     try:
         for side in sides:
-            os.mkdir(side)
-            os.chmod(side, 0o777)
+            for folder in (os.path.dirname(side), side):
+                os.mkdir(folder)
+                os.chmod(folder, 0o777)
         World(*sides, seed, identities).run(operations)
         return None
     except BaseException:  # pylint: disable=broad-except

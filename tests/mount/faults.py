@@ -245,6 +245,20 @@ class Restart(rig.MountCase):
             return None
 
 
+# Waits for a lock of the whole file.
+LOCK = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+"""
+APPEND = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+for _ in range(300):
+    assert os.write(fd, sys.argv[2].encode() * 100) == 100
+"""
+
+
 class TwoMounts(rig.MountCase):
     """Two clients of one server see each other."""
     server = True
@@ -276,6 +290,8 @@ class TwoMounts(rig.MountCase):
             os.rename(self.theirs, self.path(f"other/g{i}"))
             self.assertFalse(os.path.exists(self.ours))
             self.assertEqual(os.listdir(self.view), [f"g{i}"])
+            os.unlink(self.path(f"view/g{i}"))
+        self.assertEqual(os.listdir(self.path("other")), [])
 
     def test_locks_hold_across_mounts(self):
         with open(self.ours, "w+b") as a, open(self.theirs, "r+b") as b:
@@ -320,22 +336,6 @@ class TwoMounts(rig.MountCase):
             self.assertEqual(file.read(), b"")
         for letter in b"ab":
             self.assertEqual(sum(r == bytes([letter]) * 100 for r in records), 300)
-
-
-# Waits for a lock of the whole file.
-LOCK = """
-import fcntl, sys
-with open(sys.argv[1], "r+b") as file:
-    fcntl.lockf(file, fcntl.LOCK_EX)
-"""
-APPEND = """
-import os, sys
-fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-for _ in range(300):
-    assert os.write(fd, sys.argv[2].encode() * 100) == 100
-"""
-            os.unlink(self.path(f"view/g{i}"))
-        self.assertEqual(os.listdir(self.path("other")), [])
 
     def test_removed_by_the_other_while_open(self):
         with open(self.ours, "w+b", buffering=0) as file:
