@@ -70,11 +70,14 @@ Result<Reply> Door::resize(fuse_req_t req, Node& node, uint64_t size, const fuse
 void Door::setattr(fuse_req_t req, fuse_ino_t number, struct stat* to, int valid,
                    fuse_file_info* info) {
   Node& node = at(number);
-  const SetAttr set = changes(*to, valid);
+  SetAttr set = changes(*to, valid);
   Result<Reply> reply(std::in_place);
   if (valid & FUSE_SET_ATTR_SIZE) {
     if (to->st_size < 0) return fail(req, Error(EINVAL));
     reply = resize(req, node, static_cast<uint64_t>(to->st_size), info);
+    // The kernel sends these along with a truncate, whose caller may write by a descriptor alone:
+    // the Store sets the time, and drops set-id bits, by itself.
+    set.what &= ~uint32_t{SetAttr::kMtimeNow | SetAttr::kMode};
   }
   // A file's times are its owner's or a writer's to set, whoever opened it.
   if (reply && set.what != 0)

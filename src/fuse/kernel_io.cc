@@ -39,7 +39,7 @@ ssize_t KernelIo::read(int fd, std::span<std::byte> to) {
     std::memcpy(&head, to.data(), sizeof head);
     if (head.opcode == FUSE_INIT) [[unlikely]] {
       saw_init(to.first(static_cast<size_t>(n)));
-      if (maps_direct()) init_ = head.unique;
+      init_ = head.unique;
     }
   }
   return n;
@@ -50,6 +50,7 @@ void KernelIo::saw_init(std::span<const std::byte> request) {
   fuse_init_in init;
   if (body.size() < sizeof init) return;
   std::memcpy(&init, body.data(), sizeof init);
+  kills_privileges_ = (init.flags & FUSE_HANDLE_KILLPRIV) != 0;
   maps_direct_ = (init.flags & FUSE_INIT_EXT) && (init.flags2 & kDirectIoAllowMmap);
 }
 
@@ -60,8 +61,11 @@ void KernelIo::answer_init(std::span<iovec> pieces) {
   if (head.unique == init_ && head.error == 0 && pieces.size() > 1 &&
       pieces[1].iov_len >= sizeof init) {
     std::memcpy(&init, pieces[1].iov_base, sizeof init);
-    init.flags |= FUSE_INIT_EXT;
-    init.flags2 |= kDirectIoAllowMmap;
+    if (kills_privileges_) init.flags |= FUSE_HANDLE_KILLPRIV;
+    if (maps_direct_) {
+      init.flags |= FUSE_INIT_EXT;
+      init.flags2 |= kDirectIoAllowMmap;
+    }
     std::memcpy(pieces[1].iov_base, &init, sizeof init);
   } else {
     maps_direct_ = false;

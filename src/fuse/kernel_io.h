@@ -1,10 +1,12 @@
 // Requests from the kernel and replies to it, on the descriptor of a mount, as libfuse's custom
 // I/O.
 //
-// It is here for one bit that libfuse 3.14 does not know: FUSE_DIRECT_IO_ALLOW_MMAP (Linux 6.6),
+// It is here for two bits that libfuse 3.14 does not pass on: FUSE_HANDLE_KILLPRIV, which says that
+// Stores drop set-id bits themselves (or the kernel would, as whoever writes, who may not be the
+// owner); and FUSE_DIRECT_IO_ALLOW_MMAP (Linux 6.6),
 // which lets programs map a file whose reads and writes all come to us (shared, too). Without it a
-// mount has to choose between shared mappings and data that is never old. The bit goes into the
-// reply to the kernel's first request, if the kernel offered it there.
+// mount has to choose between shared mappings and data that is never old. They go into the
+// reply to the kernel's first request, if the kernel offered them there.
 //
 // Any thread; the first request is answered before there is a second.
 #pragma once
@@ -37,6 +39,7 @@ class KernelIo {
 
   std::atomic<uint64_t> init_{0};  // the number of the first request, while it is unanswered
   std::atomic<bool> maps_direct_{false};
+  bool kills_privileges_ = false;
 };
 
 }  // namespace forebay::fuse

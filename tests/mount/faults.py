@@ -164,6 +164,11 @@ class Users(rig.MountCase):
                               extra_groups=[], timeout=rig.SOON)
         self.assertEqual(done.returncode, 0)
         self.assertEqual(os.pread(fd, 100, 0), b"given\n")
+        cut = f"import os; os.ftruncate({fd}, 3)"
+        done = subprocess.run(["/usr/bin/python3", "-c", cut], pass_fds=[fd], user=1000, group=1000,
+                              extra_groups=[], timeout=rig.SOON)
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(os.fstat(fd).st_size, 3)
         os.close(fd)
 
     def test_others_only_if_told(self):
