@@ -20,6 +20,13 @@ for name in ("fb_pread", "fb_pwrite"):
 for name in ("fb_close", "fb_fsync"):
     getattr(fb, name).argtypes = [ctypes.c_void_p]
 fb.fb_unlink.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+PLACE = ctypes.POINTER(ctypes.c_uint64)
+fb.fb_append.restype = ctypes.c_int64
+fb.fb_append.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, PLACE]
+fb.fb_attr_create.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64]
+fb.fb_attr_fetch_add.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64, PLACE]
+fb.fb_lock.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64]
+fb.fb_unlock.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64]
 
 
 class Failed(Exception):
@@ -54,6 +61,19 @@ def opened(path):
 def do(what, path, offset=0, data="", size=0):
     if what == "write":
         return check(fb.fb_pwrite(opened(path), data.encode(), len(data), offset))
+    number = ctypes.c_uint64()
+    if what == "append":
+        check(fb.fb_append(opened(path), data.encode(), len(data), ctypes.byref(number)))
+        return number.value
+    if what == "create":
+        return check(fb.fb_attr_create(opened(path), data.encode(), 0))
+    if what == "add":
+        check(fb.fb_attr_fetch_add(opened(path), data.encode(), size, ctypes.byref(number)))
+        return number.value
+    if what == "lock":  # exclusive; size: FB_WAIT or 0
+        return check(fb.fb_lock(opened(path), 2 | size, offset, 10))
+    if what == "unlock":
+        return check(fb.fb_unlock(opened(path), offset, 10))
     if what == "read":
         buffer = ctypes.create_string_buffer(size)
         count = check(fb.fb_pread(opened(path), buffer, size, offset))

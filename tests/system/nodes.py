@@ -302,6 +302,52 @@ class Nodes(Case):
         self.seen_at_once("--set", "export.data.write_behind=on", "--set",
                           "export.data.write_behind_age=1h")
 
+    def test_numbers_and_appends_through_any_server(self):
+        """Each once, whichever server it goes through and whichever is killed meanwhile."""
+        self.start_all()
+        clients = {name: self.client(name) for name in self.NAMES}
+        paths = [f"/shared{i}" for i in range(4)]  # they live at different servers
+        next_number, ends, content = dict.fromkeys(paths, 0), dict.fromkeys(paths, 0), {}
+        for path in paths:
+            clients["a"].do("create", path, 0, "next")
+            content[path] = ""
+        for step in range(200):
+            if step % 40 == 20:
+                name = self.random.choice(self.NAMES)
+                self.end_server(name, signal.SIGKILL)
+                self.assertEqual(self.start_server(name).code, 0)
+            path = self.random.choice(paths)
+            who = clients[self.random.choice(self.NAMES)]
+            by = self.random.randrange(1, 10)
+            self.assertEqual(who.do("add", path, 0, "next", by), next_number[path])
+            next_number[path] += by
+            record = self.random.choice("abcdefgh") * self.random.choice((1, 100, 4096, 70000))
+            self.assertEqual(who.do("append", path, 0, record), ends[path])
+            ends[path] += len(record)
+            content[path] += record
+        for path in paths:
+            got = clients["b"].do("read", path, 0, "", ends[path] + 10)
+            self.assertTrue(got == content[path], path)
+
+    def test_locks_through_any_server(self):
+        self.start_all("--set", "server.grace=2s")
+        a, b, c = (self.client(name) for name in self.NAMES)
+        for path in (f"/locked{i}" for i in range(4)):  # they live at different servers
+            a.do("lock", path, 0)
+            for other in (b, c):
+                with self.assertRaisesRegex(RuntimeError, "EAGAIN"):
+                    other.do("lock", path, 9)
+                other.do("read", path, 0, "", 1)  # the connection is as it was
+            b.do("lock", path, 10)
+            a.do("unlock", path, 0)
+            c.do("lock", path, 0)
+            b.do("unlock", path, 10)
+            c.do("unlock", path, 0)
+            a.do("lock", path, 0)
+        a.process.kill()  # what it held is free soon
+        for path in (f"/locked{i}" for i in range(4)):
+            b.do("lock", path, 0, "", 4)
+
     def test_a_file_that_is_removed_while_open_elsewhere(self):
         self.start_all()
         reader = self.client("a")
