@@ -7,8 +7,8 @@
 
 #include "core/testing.h"
 
-namespace forebay::attr {
-namespace {
+// Not a nameless one: other tests of this folder have oracles too.
+namespace forebay::attr::file_locks_test {
 
 using Kind = FileLocks::Kind;
 using Lock = FileLocks::Lock;
@@ -272,5 +272,4 @@ TEST(FileLocks, AgreesWithTheRulesTakenLiterally) {
   }
 }
 
-}  // namespace
-}  // namespace forebay::attr
+}  // namespace forebay::attr::file_locks_test

@@ -11,14 +11,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-AuthKeyRef key_of(char c) {
+AuthKeyRef a_key(char c) {
   return std::make_shared<const AuthKey>(std::string(32, c), std::string("key ") + c);
 }
 
 // Both ends, as a test wants them.
-class Ends {
+class KeyedEnds {
  public:
-  Ends(SocketOptions server, SocketOptions client) : server_(server), client_(client) {
+  KeyedEnds(SocketOptions server, SocketOptions client) : server_(server), client_(client) {
     listener_ = server_
                     .listen({Address::Kind::tcp, "127.0.0.1", 0}, world.loop(),
                             [this](std::unique_ptr<Connection> c) { accepted = std::move(c); })
@@ -61,7 +61,7 @@ bool is_closed(int fd) {
 
 TEST(KeyedTransport, TheCallerIsWhoItSays) {
   for (const KeyRole role : {KeyRole::client, KeyRole::server}) {
-    Ends ends({.key = key_of('a')}, {.key = key_of('a'), .role = role});
+    KeyedEnds ends({.key = a_key('a')}, {.key = a_key('a'), .role = role});
     ends.connect();
     ASSERT_TRUE(ends.connected) << ends.error->message();
     ASSERT_TRUE(ends.world.run_until([&] { return ends.accepted != nullptr; }));
@@ -73,7 +73,7 @@ TEST(KeyedTransport, TheCallerIsWhoItSays) {
 }
 
 TEST(KeyedTransport, AnotherKeyIsEacces) {
-  Ends ends({.key = key_of('a')}, {.key = key_of('b')});
+  KeyedEnds ends({.key = a_key('a')}, {.key = a_key('b')});
   ends.connect();
   ASSERT_TRUE(ends.error);
   EXPECT_EQ(ends.error->code(), EACCES);
@@ -83,7 +83,7 @@ TEST(KeyedTransport, AnotherKeyIsEacces) {
 }
 
 TEST(KeyedTransport, AServerWithoutAKeyIsEacces) {
-  Ends ends({}, {.key = key_of('b')});
+  KeyedEnds ends({}, {.key = a_key('b')});
   Recorder server;
   const std::function<void()> serve = [&] {
     if (ends.accepted) return ends.accepted->start(server);
@@ -98,7 +98,7 @@ TEST(KeyedTransport, AServerWithoutAKeyIsEacces) {
 }
 
 TEST(KeyedTransport, WithoutAKeyFromThisMachineTheKernelVouches) {
-  Ends ends({.key = key_of('a')}, {});
+  KeyedEnds ends({.key = a_key('a')}, {});
   ends.connect();
   ASSERT_TRUE(ends.connected);
   Recorder client, server;
@@ -113,14 +113,14 @@ TEST(KeyedTransport, WithoutAKeyFromThisMachineTheKernelVouches) {
 }
 
 TEST(KeyedTransport, WhoeverSaysNothingOrHalfIsClosed) {
-  Ends ends({.key = key_of('a'), .key_limit = 50ms}, {});
+  KeyedEnds ends({.key = a_key('a'), .key_limit = 50ms}, {});
   std::vector<Fd> sockets;
   for (const char* said : {"", "K", "KEYEDFB1", "KEYEDFB1\1"}) {
     sockets.push_back(raw_client(ends.address()));
     ASSERT_EQ(::send(sockets.back().get(), said, strlen(said), 0), ssize_t(strlen(said)));
   }
   sockets.push_back(raw_client(ends.address()));
-  const std::string hello = KeyAsker(key_of('a'), KeyRole::client, this_process_caller()).hello();
+  const std::string hello = KeyAsker(a_key('a'), KeyRole::client, this_process_caller()).hello();
   ::send(sockets.back().get(), hello.data(), hello.size(), 0);  // and no answer
   std::string challenge(kKeyChallenge, '\0');
   ends.world.run_for(20ms);
@@ -132,9 +132,9 @@ TEST(KeyedTransport, WhoeverSaysNothingOrHalfIsClosed) {
 }
 
 TEST(KeyedTransport, AWrongAnswerIsClosedAtOnce) {
-  Ends ends({.key = key_of('a')}, {});
+  KeyedEnds ends({.key = a_key('a')}, {});
   const Fd fd = raw_client(ends.address());
-  const std::string hello = KeyAsker(key_of('a'), KeyRole::client, this_process_caller()).hello() +
+  const std::string hello = KeyAsker(a_key('a'), KeyRole::client, this_process_caller()).hello() +
                             std::string(kKeyAnswer, 'x');
   ::send(fd.get(), hello.data(), hello.size(), 0);
   std::string challenge(kKeyChallenge, '\0');
@@ -146,7 +146,7 @@ TEST(KeyedTransport, AWrongAnswerIsClosedAtOnce) {
 }
 
 TEST(KeyedTransport, TooManyWaitNoLonger) {
-  Ends ends({.key = key_of('a')}, {});
+  KeyedEnds ends({.key = a_key('a')}, {});
   std::vector<Fd> sockets;
   for (size_t i = 0; i < Arrivals::kMost + 5; ++i) {
     sockets.push_back(raw_client(ends.address()));
@@ -159,7 +159,7 @@ TEST(KeyedTransport, TooManyWaitNoLonger) {
 
 // A frame that somebody else has put into the stream ends the connection, unheard.
 TEST(KeyedTransport, AForgedFrameIsNotDelivered) {
-  Ends ends({.key = key_of('a')}, {.key = key_of('a')});
+  KeyedEnds ends({.key = a_key('a')}, {.key = a_key('a')});
   ends.connect();
   ASSERT_TRUE(ends.connected);
   ASSERT_TRUE(ends.world.run_until([&] { return ends.accepted != nullptr; }));
@@ -178,7 +178,7 @@ TEST(KeyedTransport, AForgedFrameIsNotDelivered) {
 
 TEST(KeyedTransport, WithAKeyAnyAddressIsListenedOn) {
   TcpWorld world;
-  SocketTransport with({.key = key_of('a')}), without;
+  SocketTransport with({.key = a_key('a')}), without;
   const Address any{Address::Kind::tcp, "0.0.0.0", 0};
   EXPECT_TRUE(with.listen(any, world.loop(), [](auto) {}));
   const auto refused = without.listen(any, world.loop(), [](auto) {});
