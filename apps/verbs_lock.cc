@@ -42,8 +42,9 @@ class Locking {
             : cli_.complain(locked.error(), options_.path);
     } else {
       code = command();
-      if (auto freed = call(Op::unlock, 0); !freed) {
-        cli_.complain(freed.error(), options_.path);
+      if (auto freed = call(Op::unlock, 0); !freed) lost_ = freed.error();
+      if (lost_) {
+        cli_.complain(*lost_, options_.path);
         if (code == kExitOk) code = kExitFailed;
       }
     }
@@ -78,7 +79,9 @@ class Locking {
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, std::chrono::milliseconds(50));
       if (std::chrono::steady_clock::now() < look) continue;
-      (void)call(Op::lock_test, 0);
+      if (const auto still = call(Op::lock_test, 0); !still && still.error().code() == EIO) {
+        lost_ = still.error();
+      }
       look = std::chrono::steady_clock::now() + kLook;
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -87,6 +90,7 @@ class Locking {
   Cli& cli_;
   const LockOptions& options_;
   Opened file_;
+  std::optional<Error> lost_;  // the lock, while the command ran
 };
 
 }  // namespace

@@ -89,6 +89,8 @@ bool FileLocks::blocked(const Book& book, const Wait& wait, Ticket before) const
 
 // Does anybody whom it would wait for wait for its owner?
 bool FileLocks::would_deadlock(const Book& book, const Wait& wanted) const {
+  // Nobody can wait for one who holds nothing, nor waits for anything.
+  if (!owners_.contains(wanted.owner)) return false;
   std::set<Owner> seen;
   std::vector<Owner> next;
   const auto reach = [&](Owner owner) {

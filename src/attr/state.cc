@@ -211,7 +211,10 @@ Result<uint64_t> State::cut(File& file, const Command& c) {
       continue;
     }
     Done* const its = lane(grant->second.once);
-    if (its && its->kind == Kind::append && its->value == grant->first) its->open = false;
+    if (its && its->kind == Kind::append && its->value == grant->first &&
+        its->sequence == grant->second.once.sequence) {
+      its->open = false;
+    }
     grant = file.open.erase(grant);
   }
   file.holes.erase(file.holes.lower_bound(c.value), file.holes.end());

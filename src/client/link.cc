@@ -82,7 +82,8 @@ void Link::attempt() {
   transport_.connect(*address, loop_, options_.connect_timeout, [alive](auto connection) {
     const auto self = alive.lock();
     if (!self) return;
-    if (!connection && connection.error().code() == EACCES) {
+    // A server that has taken our key before is merely on its way up or down.
+    if (!connection && connection.error().code() == EACCES && (*self)->connects_ == 0) {
       return (*self)->turned_away(connection.error());
     }
     if (!connection) return (*self)->failed(connection.error());

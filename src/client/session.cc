@@ -55,7 +55,15 @@ RemoteStore::Stats Session::stats() const {
 void Session::submit(Request&& request, Completion&& done, bool background) {
   if (Result<void> ok = check(request); !ok) return done(std::move(ok).error());
   if (is_lock(request.op)) {
-    if (auto loss = locks_.take_loss(request)) return done(std::move(*loss));
+    if (auto loss = locks_.take_loss(request)) {
+      if (request.op != Op::unlock) return done(std::move(*loss));
+      // Other parts of it may still be held.
+      done = [told = std::move(*loss), done = std::move(done)](Result<Reply>&&) mutable {
+        done(std::move(told));
+      };
+    }
+    // Whatever becomes of it: nobody will want it back from a server's next life.
+    if (request.op == Op::unlock) locks_.done(request, request.caller);
   }
   const bool first = idle();
   auto flight = std::make_unique<Flight>(std::move(request), std::move(done));
@@ -287,9 +295,10 @@ void Session::cancel(uint64_t number) {
 }
 
 // There is no server to ask. Whoever waits for names or attributes is told so at once; the request
-// stays in its slot, for the server that knows of it. Data waits, because its memory is in use.
+// stays in its slot, for the server that knows of it. Data waits, because its memory is in use, and
+// locks, because they might be granted to nobody.
 void Session::abandon(Flight& flight) {
-  if (is_transfer(flight.message.request.op)) return;
+  if (is_transfer(flight.message.request.op) || flight.message.request.op == Op::lock) return;
   Error why(ECANCELED);
   if (flight.may_have_begun()) why = std::move(why).with_unknown_outcome();
   std::exchange(flight.done, [](Result<Reply>&&) {})(std::move(why));

@@ -24,7 +24,8 @@ void Session::queue_lock(Flight& flight) {
 // True: it has been taken, to be tried again.
 bool Session::retries_lock(FlightRef& flight) {
   const Result<Reply>& result = *flight->result;
-  if (result || result.error().code() != EAGAIN || flight->cancelled) return false;
+  if (result || result.error().code() != EAGAIN) return false;
+  if (flight->cancelled) return flight->result = Error(ECANCELED), false;
   flight->result.reset();
   flight->sent_now = false;
   tried_locks_.push_back(std::move(flight));

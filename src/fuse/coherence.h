@@ -34,8 +34,9 @@ class Coherence {
   Keep opened(bool maps_direct) const { return {cache_ == Cache::pages || !maps_direct, false}; }
   void closed(Node&) const {}
 
-  // Is it for us to say where an append goes? With pages the kernel has said it already.
-  bool places_appends(bool maps_direct) const { return !opened(maps_direct).pages; }
+  // Is it for us to say where an append goes? With pages the kernel has said it already, unless the
+  // Store gives appends their place: files that are opened for that go around its pages.
+  bool places_appends(bool maps_direct) const { return shared_ || !opened(maps_direct).pages; }
   // `write` is a whole write request but for its place, which is the end of the file.
   template <class Ask>
   Result<Reply> append(Node& node, Request&& write, uint64_t bytes, Ask&& ask) const {

@@ -66,10 +66,11 @@ timespec time_of(const FileTime& t) {
 namespace {
 
 // Does it keep, for all its clients, what they share about files?
+// Any other failure is a server's, which may be back when somebody asks for a lock.
 bool keeps_locks(Store& store, const Found& root) {
-  return store
-      .call({.op = Op::lock_test, .caller = this_process_caller(), .handle = root.handle})
-      .has_value();
+  const auto answer =
+      store.call({.op = Op::lock_test, .caller = this_process_caller(), .handle = root.handle});
+  return answer || answer.error().code() != EOPNOTSUPP;
 }
 
 }  // namespace
@@ -186,7 +187,8 @@ Result<Reply> Door::ask(fuse_req_t req, Request&& request) {
 
 // ENOSYS would tell the kernel never to ask again.
 void Door::fail(fuse_req_t req, const Error& error) {
-  const int code = error.code() == ECANCELED ? EINTR
+  // A program that is told EINTR does it again.
+  const int code = error.code() == ECANCELED ? (error.is_outcome_unknown() ? EIO : EINTR)
                    : error.code() == ENOSYS  ? EOPNOTSUPP
                                              : error.code();
   fuse_reply_err(req, code);

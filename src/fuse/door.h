@@ -12,6 +12,7 @@
 #define FUSE_USE_VERSION 312
 #include <fuse3/fuse_lowlevel.h>
 
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -31,6 +32,8 @@ class Door {
 
   static const fuse_lowlevel_ops& operations();
   KernelIo& kernel() { return kernel_; }
+  // Stops what is answered later, and waits for it: before the session is gone.
+  void stop_pending();
   const Nodes& nodes() const { return nodes_; }
 
  private:
@@ -40,6 +43,10 @@ class Door {
     void add(uint64_t owner) {
       std::lock_guard lock(mutex_);
       owners_.insert(owner);
+    }
+    void remove(uint64_t owner) {
+      std::lock_guard lock(mutex_);
+      owners_.erase(owner);
     }
     const std::set<uint64_t>& all() const { return owners_; }  // when nobody adds any more
 
@@ -118,6 +125,9 @@ class Door {
   Request about_lock(Op op, const fuse_file_info* info) const;
   void submit_lock(fuse_req_t req, Request&& request);
   void free_locks(const fuse_file_info* info);
+  class Pending;
+  std::shared_ptr<Pending> pend(fuse_req_t req);
+  void ended(Pending& pending);
 
   // ---- door_dirs.cc ----
   void opendir(fuse_req_t req, fuse_ino_t node, fuse_file_info* info);
@@ -154,6 +164,9 @@ class Door {
   Nodes nodes_;
   Coherence coherence_;
   KernelIo kernel_;
+  std::mutex pending_mutex_;
+  std::condition_variable none_pending_;
+  std::set<Pending*> pending_;
 };
 
 }  // namespace forebay::fuse

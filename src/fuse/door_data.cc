@@ -11,7 +11,8 @@ namespace forebay::fuse {
 
 void Door::keep(fuse_file_info* info, std::unique_ptr<OpenFile> file) {
   const Coherence::Keep keep = coherence_.opened(kernel_.maps_direct());
-  info->direct_io = !keep.pages;
+  // Where an append goes is not for a kernel to say that others do not ask.
+  info->direct_io = !keep.pages || (coherence_.shared() && (info->flags & O_APPEND));
   info->keep_cache = keep.over_opens;
   // A completed write is in the Store already; but with its last flush a process lets go of locks.
   info->noflush = !coherence_.shared();

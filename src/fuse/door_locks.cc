@@ -12,33 +12,65 @@
 
 namespace forebay::fuse {
 
-namespace {
-
 // A request that is answered later. The kernel's interrupt of it is a stop.
-class Pending {
+class Door::Pending {
  public:
-  explicit Pending(fuse_req_t req) : req_(req) {
+  Pending(Door& door, fuse_req_t req) : door_(door), req_(req) {
     fuse_req_interrupt_func(
-        req_, [](fuse_req_t, void* self) { static_cast<Pending*>(self)->source_.request_stop(); },
-        this);
+        req_, [](fuse_req_t, void* self) { static_cast<Pending*>(self)->stop(); }, this);
   }
-  ~Pending() = default;
   Pending(const Pending&) = delete;
   std::stop_token token() const { return source_.get_token(); }
-  fuse_req_t end() {
+  void stop() { source_.request_stop(); }
+  template <class Reply>
+  void answer(Reply&& reply) {
     fuse_req_interrupt_func(req_, nullptr, nullptr);
-    return req_;
+    reply(req_);
+    door_.ended(*this);
   }
 
  private:
+  Door& door_;
   const fuse_req_t req_;
   std::stop_source source_;
 };
+
+std::shared_ptr<Door::Pending> Door::pend(fuse_req_t req) {
+  auto pending = std::make_shared<Pending>(*this, req);
+  std::lock_guard lock(pending_mutex_);
+  pending_.insert(pending.get());
+  return pending;
+}
+
+void Door::ended(Pending& pending) {
+  std::lock_guard lock(pending_mutex_);
+  pending_.erase(&pending);
+  if (pending_.empty()) none_pending_.notify_all();
+}
+
+void Door::stop_pending() {
+  std::unique_lock lock(pending_mutex_);
+  for (Pending* const one : pending_) one->stop();
+  none_pending_.wait(lock, [this] { return pending_.empty(); });
+}
+
+namespace {
 
 // The kernel's last byte of a file is the largest offset.
 void set_range(Request& request, const struct flock& lock) {
   request.offset = Offset(static_cast<uint64_t>(lock.l_start));
   request.length = Length(static_cast<uint64_t>(lock.l_len));
+}
+
+struct flock lock_in_the_way(const Reply& reply) {
+  struct flock found = {};
+  found.l_type = F_UNLCK;
+  if (reply.count == 0) return found;
+  found.l_type = reply.locked.shared ? F_RDLCK : F_WRLCK;
+  found.l_start = static_cast<off_t>(reply.locked.offset.value);
+  found.l_len = static_cast<off_t>(reply.locked.length.value);
+  found.l_pid = static_cast<pid_t>(reply.locked.pid);
+  return found;
 }
 
 }  // namespace
@@ -52,11 +84,12 @@ Request Door::about_lock(Op op, const fuse_file_info* info) const {
 }
 
 void Door::submit_lock(fuse_req_t req, Request&& request) {
-  auto pending = std::make_shared<Pending>(req);
+  auto pending = pend(req);
   request.stop = pending->token();
   store_.submit(std::move(request), [pending](Result<Reply>&& reply) {
-    const fuse_req_t answered = pending->end();
-    reply ? void(fuse_reply_err(answered, 0)) : fail(answered, reply.error());
+    pending->answer([&](fuse_req_t answered) {
+      reply ? void(fuse_reply_err(answered, 0)) : fail(answered, reply.error());
+    });
   });
 }
 
@@ -64,20 +97,14 @@ void Door::getlk(fuse_req_t req, fuse_ino_t, fuse_file_info* info, struct flock*
   Request request = about_lock(Op::lock_test, info);
   set_range(request, *lock);
   if (lock->l_type == F_RDLCK) request.flags |= kFlagShared;
-  auto pending = std::make_shared<Pending>(req);
+  auto pending = pend(req);
   request.stop = pending->token();
   store_.submit(std::move(request), [pending](Result<Reply>&& reply) {
-    const fuse_req_t answered = pending->end();
-    if (!reply) return fail(answered, reply.error());
-    struct flock found = {};
-    found.l_type = F_UNLCK;
-    if (reply->count != 0) {
-      found.l_type = reply->locked.shared ? F_RDLCK : F_WRLCK;
-      found.l_start = static_cast<off_t>(reply->locked.offset.value);
-      found.l_len = static_cast<off_t>(reply->locked.length.value);
-      found.l_pid = static_cast<pid_t>(reply->locked.pid);
-    }
-    fuse_reply_lock(answered, &found);
+    pending->answer([&](fuse_req_t answered) {
+      if (!reply) return fail(answered, reply.error());
+      const struct flock found = lock_in_the_way(*reply);
+      fuse_reply_lock(answered, &found);
+    });
   });
 }
 
@@ -119,6 +146,8 @@ void Door::free_locks(const fuse_file_info* info) {
 // A process has closed one of its descriptors: its locks on the file are free.
 void Door::flush(fuse_req_t req, fuse_ino_t, fuse_file_info* info) {
   if (!file_of(info).node.locked()) return void(fuse_reply_err(req, 0));
+  // The file's release, which comes at any time later, must not free what it locks then.
+  file_of(info).owners.remove(info->lock_owner);
   submit_lock(req, about_lock(Op::unlock, info));
 }
 

@@ -47,6 +47,7 @@ class Mounted final : public Mount {
       : store_(store), door_(store, root, options), ended_(::eventfd(0, EFD_CLOEXEC)) {}
   ~Mounted() override {
     workers_.reset();
+    door_.stop_pending();
     if (session_) {
       fuse_session_unmount(session_);  // of what is left: its descriptor
       fuse_session_destroy(session_);

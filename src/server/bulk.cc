@@ -71,7 +71,7 @@ unsigned BulkFlight::owned() const {
 }
 
 BufferPool& BulkFlight::pool() const {
-  return session_->area() ? *session_->area() : exported().pool;
+  return session_->area() && here_ ? *session_->area() : exported().pool;
 }
 
 BulkFlight::Chunk* BulkFlight::ready_chunk() {

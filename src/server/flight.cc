@@ -29,7 +29,8 @@ std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session,
   const bool bulk_write = message.request.op == Op::write && !message.eager && message.total > 0;
   const bool bulk_read =
       message.request.op == Op::read && message.total > session->options().eager_max;
-  if (message.place != wire::kNoArea) {
+  // What the client can still write to must not go on to another server, whose frames are sealed.
+  if (message.place != wire::kNoArea && session->lives_here(message.request.handle)) {
     auto lent = session->lent();
     return std::make_shared<LentFlight>(std::move(session), std::move(message), std::move(lent));
   }

@@ -175,6 +175,8 @@ Result<void> Journal::replace(const Snapshot& snapshot) {
   if (fd < 0) return failed("cannot be made", path);
   const std::string bytes = head(snapshot.first) + snapshot.records;
   auto written = put(fd, bytes, path);
+  // The name must not be there before the bytes are, whatever becomes of the machine.
+  if (written && ::fdatasync(fd) != 0) written = failed("cannot be synced", path);
   if (written && ::rename(path.c_str(), options_.path.c_str()) != 0) {
     written = failed("cannot be renamed", path);
   }

@@ -65,7 +65,9 @@ void LockFlight::lock() {
 }
 
 void LockFlight::relay() {
-  request_.cookie = session_->relayed_owner(request_);
+  const auto relayed = session_->relayed_owner(request_);
+  if (!relayed) return answer(relayed.error());
+  request_.cookie = *relayed;
   undo_.op = Op::unlock;
   undo_.caller = request_.caller;
   undo_.handle = request_.handle;

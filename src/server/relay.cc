@@ -330,7 +330,8 @@ void Relay::State::open_new(const CallRef& call) {
   at(
       home_of(call->reply->handle), std::move(open),
       [self = shared_from_this(), call](Result<Reply>&& opened) {
-        if (!opened) return call->done(std::move(opened));
+        // The file is there, and whoever tries again finds it.
+        if (!opened) return call->done(Error(opened.error()).with_unknown_outcome());
         call->reply->right = std::move(opened->right);
         call->narrow ? self->set_mode(call) : call->done(std::move(call->reply));
       },

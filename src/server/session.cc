@@ -52,7 +52,8 @@ Result<Memory> Session::on_message(const wire::FrameHeader& header, wire::Bytes 
     case wire::FrameType::taken:
       return take_back(message, payload);
     case wire::FrameType::goodbye:
-      if (client_.sequence == 1) exported().state().forget(client_);
+      // (Another server's goodbye is not its clients'.)
+      if (client_.sequence == 1 && !parts_.relayed) exported().state().forget(client_);
       post_end();
       return sink(payload);
     default:

@@ -80,7 +80,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void settle(Request&& close, Completion&& done);
   // At another server the lock owners of all our clients are one client's: each has a number there.
   // What they lock is freed when the session ends.
-  uint64_t relayed_owner(const Request& lock);
+  static constexpr size_t kMaxRelayedLocks = 65536;
+  Result<uint64_t> relayed_owner(const Request& lock);
   bool lives_here(const Handle& file) const {
     return parts_.relayed || exported().lives_here(file);
   }

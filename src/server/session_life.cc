@@ -250,10 +250,18 @@ void Session::pass_on_losses() {
   exported().store().forget(id());
 }
 
-uint64_t Session::relayed_owner(const Request& lock) {
-  uint64_t& owner = relayed_owners_[lock.cookie];
-  if (owner == 0) owner = exported().relay->next_owner();
-  if (lock.op == Op::lock) relayed_locks_.emplace(std::pair(lock.handle.bytes, owner), lock.caller);
+Result<uint64_t> Session::relayed_owner(const Request& lock) {
+  const auto known = relayed_owners_.find(lock.cookie);
+  if (known == relayed_owners_.end() && lock.op != Op::lock) return exported().relay->next_owner();
+  const uint64_t owner = known != relayed_owners_.end() ? known->second
+                                                        : exported().relay->next_owner();
+  if (lock.op != Op::lock) return owner;
+  if (relayed_locks_.size() >= kMaxRelayedLocks) {
+    return Error(ENOLCK, fmt::format("this client has locked {} files that live at other servers",
+                                     relayed_locks_.size()));
+  }
+  relayed_owners_.emplace(lock.cookie, owner);
+  relayed_locks_.emplace(std::pair(lock.handle.bytes, owner), lock.caller);
   return owner;
 }
 
