@@ -114,21 +114,21 @@ Result<uint64_t> put_file(Store& store, const CallerRef& caller, int from, uint3
   return bytes;
 }
 
-Result<Opened> open_file(Store& store, const CallerRef& caller, const std::string& path) {
+Result<OpenedCopy> open_file(Store& store, const CallerRef& caller, const std::string& path) {
   auto found = find_path(store, caller, path);
   if (!found) return found.error();
   if (found->attr.type == FileType::directory) return Error(EISDIR);
   auto opened = store.call(
       {.op = Op::open, .caller = caller, .handle = found->handle, .access = Access::read});
   if (!opened) return opened.error();
-  return Opened{{std::move(found->handle), std::move(opened->right)}, opened->attr};
+  return OpenedCopy{{std::move(found->handle), std::move(opened->right)}, opened->attr};
 }
 
 void close_file(Store& store, const CallerRef& caller, const OpenFile& file) {
   (void)store.call({.op = Op::close, .caller = caller, .handle = file.handle, .right = file.right});
 }
 
-Result<void> get_file(Store& store, const CallerRef& caller, const Opened& opened,
+Result<void> get_file(Store& store, const CallerRef& caller, const OpenedCopy& opened,
                       const std::string& to, const Watch& watch) {
   const size_t slash = to.rfind('/');
   const size_t name_at = slash == std::string::npos ? 0 : slash + 1;

@@ -19,15 +19,15 @@ Result<uint64_t> put_file(Store& store, const CallerRef& caller, int from, uint3
                           const std::string& path, const Watch& watch);
 
 // A file of the Store, opened for reading.
-struct Opened {
+struct OpenedCopy {
   OpenFile file;
   Attr attr;
 };
-Result<Opened> open_file(Store& store, const CallerRef& caller, const std::string& path);
+Result<OpenedCopy> open_file(Store& store, const CallerRef& caller, const std::string& path);
 void close_file(Store& store, const CallerRef& caller, const OpenFile& file);
 
 // The whole file to the local path `to`.
-Result<void> get_file(Store& store, const CallerRef& caller, const Opened& opened,
+Result<void> get_file(Store& store, const CallerRef& caller, const OpenedCopy& opened,
                       const std::string& to, const Watch& watch);
 
 uint32_t umask_now();

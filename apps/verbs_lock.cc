@@ -21,7 +21,7 @@ struct LockOptions {
 
 // While the command runs, the server is asked so often whether it is still the same: a restarted
 // one lets us have the lock again.
-constexpr auto kLook = std::chrono::seconds(1);
+constexpr auto kStillThere = std::chrono::seconds(1);
 
 class Locking {
  public:
@@ -74,7 +74,7 @@ class Locking {
       ::_exit(errno == ENOENT ? 127 : 126);
     }
     int status = 0;
-    auto look = std::chrono::steady_clock::now() + kLook;
+    auto look = std::chrono::steady_clock::now() + kStillThere;
     for (auto pause = std::chrono::milliseconds(1); ::waitpid(child, &status, WNOHANG) == 0;) {
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, std::chrono::milliseconds(50));
@@ -82,7 +82,7 @@ class Locking {
       if (const auto still = call(Op::lock_test, 0); !still && still.error().code() == EIO) {
         lost_ = still.error();
       }
-      look = std::chrono::steady_clock::now() + kLook;
+      look = std::chrono::steady_clock::now() + kStillThere;
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
