@@ -146,7 +146,7 @@ enum Flag : uint32_t {
   kFlagWhole = 1u << 21,    // of the whole file, as flock(2) has them, apart from those of ranges
   kFlagWait = 1u << 22,     // until it is granted
   kFlagReclaim = 1u << 23,  // it was held in an earlier life of the server
-  kFlagAppend = 1u << 17,  // a server chooses the place, at the end of the file
+  kFlagAppend = 1u << 17,   // a server chooses the place, at the end of the file
 };
 
 // Which request this is, of all that its client ever sends, so that a server which does not know

@@ -7,9 +7,9 @@
 // and writes there.
 //
 // Nobody vouches for data: the kernel keeps none of files that are read and written (each call
-// reaches the Store), and of mapped ones what it had at their last open or mmap. A read lease, taken
-// in opened() and given back in closed(), would let `keep_pages` be true; its recall would call
-// fuse_lowlevel_notify_inval_inode with the node's number before it is acknowledged.
+// reaches the Store), and of mapped ones what it had at their last open or mmap. A read lease,
+// taken in opened() and given back in closed(), would let `keep_pages` be true; its recall would
+// call fuse_lowlevel_notify_inval_inode with the node's number before it is acknowledged.
 #pragma once
 
 #include "fuse/mount_options.h"

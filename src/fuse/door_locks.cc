@@ -1,8 +1,8 @@
 // Advisory locks, where the Store keeps them for all its clients (Coherence::shared()); otherwise
 // the kernel keeps them itself, among the processes of this mount.
 //
-// A lock that waits must not hold a thread: those who would free it need one. So they are submitted,
-// and answered by whoever completes them.
+// A lock that waits must not hold a thread: those who would free it need one. So they are
+// submitted, and answered by whoever completes them.
 #include <fcntl.h>
 #include <sys/file.h>
 

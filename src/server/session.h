@@ -242,7 +242,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   // By the right's bytes.
   std::unordered_map<std::string, std::shared_ptr<HeldRight>, Hash, std::equal_to<>> rights_;
 
-  std::unordered_map<uint64_t, uint64_t> relayed_owners_;     // by the client's own number
+  std::unordered_map<uint64_t, uint64_t> relayed_owners_;  // by the client's own number
   std::map<std::pair<std::string, uint64_t>, CallerRef> relayed_locks_;  // files, owners there
 
   std::shared_ptr<SharedRegion> region_;

@@ -253,8 +253,8 @@ void Session::pass_on_losses() {
 Result<uint64_t> Session::relayed_owner(const Request& lock) {
   const auto known = relayed_owners_.find(lock.cookie);
   if (known == relayed_owners_.end() && lock.op != Op::lock) return exported().relay->next_owner();
-  const uint64_t owner = known != relayed_owners_.end() ? known->second
-                                                        : exported().relay->next_owner();
+  const uint64_t owner =
+      known != relayed_owners_.end() ? known->second : exported().relay->next_owner();
   if (lock.op != Op::lock) return owner;
   if (relayed_locks_.size() >= kMaxRelayedLocks) {
     return Error(ENOLCK, fmt::format("this client has locked {} files that live at other servers",

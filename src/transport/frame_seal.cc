@@ -33,7 +33,8 @@ void FrameSeal::begin(Part part) {
   std::array<std::byte, kNonceBytes> nonce{};
   nonce[0] = static_cast<std::byte>(part);
   wire::put_number<uint64_t>(frame_, nonce.data() + 4);
-  FOREBAY_ASSERT(EVP_EncryptInit_ex(context_.get(), nullptr, nullptr, nullptr, raw_bytes(nonce)) == 1);
+  FOREBAY_ASSERT(EVP_EncryptInit_ex(context_.get(), nullptr, nullptr, nullptr, raw_bytes(nonce)) ==
+                 1);
 }
 
 // What GCM authenticates and does not encrypt: with nothing to encrypt, GCM is GMAC.

@@ -73,13 +73,13 @@ std::string encode_success(const RequestId& id, const Reply& r, uint32_t payload
                            r.locked.shared);
   const bool has_attr = !(r.attr == Attr{}), has_statfs = !(r.statfs == FsStatus{}),
              has_layout = !(r.layout == Layout{}), has_locked = !(r.locked == Locked{});
-  return finish(b, FrameType::reply,
-                fbs::CreateReply(
-                    b, id.slot, id.sequence, 0, r.count, handle, right, has_attr ? &attr : nullptr,
-                    data, entries, r.end && fit == r.entries.size(), has_statfs ? &statfs : nullptr,
-                    has_layout ? &layout : nullptr, r.verifier, has_locked ? &locked : nullptr,
-                    r.value),
-                payload_size);
+  return finish(
+      b, FrameType::reply,
+      fbs::CreateReply(b, id.slot, id.sequence, 0, r.count, handle, right,
+                       has_attr ? &attr : nullptr, data, entries, r.end && fit == r.entries.size(),
+                       has_statfs ? &statfs : nullptr, has_layout ? &layout : nullptr, r.verifier,
+                       has_locked ? &locked : nullptr, r.value),
+      payload_size);
 }
 
 // ---- Decoding ----
