@@ -90,10 +90,13 @@ TEST_F(SmallWritesTest, LongOnesOfManyClientsDoNotWaitForEachOther) {
       expected.replace(at, size, data);
       write(c, at, data);
     }
-    if (random() % 2 == 0) run_all();
+    // No client may have more bytes under way than its credit, 256 KiB.
+    if (random() % 2 == 0 || round % 8 == 7) run_all();
   }
   run_all();
-  EXPECT_TRUE(content(expected.size()) == expected);
+  std::string got = content(expected.size());
+  got.resize(expected.size());  // the last bytes may never have been written
+  EXPECT_TRUE(got == expected);
 }
 
 TEST_F(SmallWritesTest, OverlappingOnesOfOneClientKeepTheirOrder) {
