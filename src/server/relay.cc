@@ -352,9 +352,10 @@ void Relay::State::set_mode(const CallRef& call) {
         }
         Request close = about(Op::close, call->request.caller, call->reply->handle);
         close.right = call->reply->right;
+        call->reply = std::move(now).error().with_unknown_outcome();  // the file is there
         self->at(
-            home, std::move(close), [](Result<Reply>&&) {}, call->origin);
-        call->done(std::move(now));
+            home, std::move(close), [call](Result<Reply>&&) { call->done(std::move(call->reply)); },
+            call->origin);
       },
       call->origin);
 }
