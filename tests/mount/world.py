@@ -102,9 +102,12 @@ class World:
         short = [o if not isinstance(o, bytes) else f"{len(o)} bytes {hashlib.md5(o).hexdigest()}"
                  for o in (ours, theirs)]
         self.note(f"{self.count}: {what} -> {short[1]}")
-        # The kernel looks at what a name is before it asks us whether it may be removed; and of two
-        # paths, at the last name of the first before we are asked about the folders of the second.
-        sooner = ("!EISDIR", "!ENOTDIR", *(["!ENOENT", "!EEXIST", "!ELOOP"] if what.startswith(("rename", "link")) else []))
+        # The kernel looks at what a name is, and how long, before it asks us whether it may be used;
+        # of two paths, at the last name of the first (and whose it is, protected_hardlinks) before
+        # we are asked about the folders of the second.
+        sooner = ["!EISDIR", "!ENOTDIR", "!ENAMETOOLONG"]
+        if what.startswith(("rename", "link")):
+            sooner += ["!ENOENT", "!EEXIST", "!ELOOP", "!EPERM"]
         same = ours == theirs or (theirs in ("!EACCES", "!EPERM") and ours in sooner)
         if not same:
             raise Different(f"seed {self.seed}, operation {self.count}: {what}\n  mount: {short[0]}\n"
