@@ -10,23 +10,10 @@
 #include <cstring>
 
 #include "assembly/json.h"
+#include "core/fd.h"
 
 namespace forebay {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 Error because(const std::string& what) {
   const int code = errno;
@@ -86,7 +73,7 @@ Result<void> write_all(int fd, std::string_view text, const std::string& name) {
 }
 
 Holder holder_of(const std::string& run_dir) {
-  Descriptor file(::open((run_dir + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  Fd file(::open((run_dir + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (file.get() < 0) return {errno == EACCES ? Life::unknown : Life::gone};
   struct flock all = whole_file();
   if (::fcntl(file.get(), F_OFD_GETLK, &all) != 0 || all.l_type == F_UNLCK) return {};
@@ -155,7 +142,7 @@ Result<void> make_run_dir(const std::string& path) {
 Result<RunDir> RunDir::claim(const std::string& path) {
   if (auto made = make_run_dir(path); !made) return made.error();
   const std::string name = path + "/lock";
-  Descriptor lock(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  Fd lock(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (lock.get() < 0) return because("cannot open " + name);
   struct flock all = whole_file();
   if (::fcntl(lock.get(), F_OFD_SETLK, &all) != 0)
@@ -185,8 +172,7 @@ void RunDir::withdraw() {
 Result<void> RunDir::publish(const Published& published) {
   const std::string name = path_ + "/server.json", fresh = name + ".new";
   {
-    Descriptor file(
-        ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+    Fd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
     if (file.get() < 0) return because("cannot write " + fresh);
     ::fchmod(file.get(), 0644);
     auto written = write_all(file.get(), to_json(published).dump(2) + "\n", fresh);
@@ -203,7 +189,7 @@ std::optional<int> server_in(const std::string& run_dir) {
 
 Result<Published> read_published(const std::string& run_dir) {
   const std::string name = run_dir + "/server.json";
-  Descriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  Fd file(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (file.get() < 0 && errno != ENOENT && errno != ENOTDIR) return because("cannot read " + name);
   if (file.get() < 0 || holder_of(run_dir).life == Life::gone) return no_server(run_dir);
   if (!trusted(file.get()))

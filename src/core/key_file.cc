@@ -11,22 +11,10 @@
 #include <cstdio>
 
 #include "core/assert.h"
+#include "core/fd.h"
 
 namespace forebay {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 Error key_error(int code, const std::string& path, std::string_view what) {
   return Error(code, fmt::format("key file {}: {}", path, what));
@@ -67,14 +55,14 @@ int place_new(const std::string& from, const std::string& to) {
 void sync_parent(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string parent = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const Descriptor dir(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const Fd dir(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (dir.get() >= 0) ::fsync(dir.get());
 }
 
 }  // namespace
 
 Result<std::string> read_key_file(const std::string& path, size_t least, size_t most) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (file.get() < 0) return key_error(errno, path, "cannot be opened");
   struct stat st;
   if (::fstat(file.get(), &st) != 0) return key_error(errno, path, "cannot be examined");
@@ -94,7 +82,7 @@ Result<void> make_key_file(const std::string& path) {
   fill_random(key.data(), key.size());
   int failed = 0;
   {
-    const Descriptor file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    const Fd file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (file.get() < 0) return key_error(errno, path, "cannot be made");
     errno = EIO;
     if (::write(file.get(), key.data(), key.size()) != static_cast<ssize_t>(key.size()) ||

@@ -13,7 +13,7 @@
 #include "core/clock.h"
 #include "core/result.h"
 #include "mpiio/invitation.h"
-#include "transport/fd.h"
+#include "core/fd.h"
 #include "wire/frame.h"
 
 namespace forebay::mpiio {

@@ -17,7 +17,6 @@ namespace forebay {
 
 namespace {
 
-using posix::Fd;
 using posix::Identity;
 using posix::Operations;
 using posix::Pool;

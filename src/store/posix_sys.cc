@@ -12,18 +12,6 @@
 
 namespace forebay::posix {
 
-Fd& Fd::operator=(Fd&& other) noexcept {
-  if (this != &other) {
-    reset();
-    fd_ = other.release();
-  }
-  return *this;
-}
-
-void Fd::reset() {
-  if (fd_ >= 0) ::close(release());
-}
-
 Error failed(std::string what) {
   return Error(errno ? errno : EIO, std::move(what));
 }

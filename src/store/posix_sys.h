@@ -1,5 +1,5 @@
-// The few system calls that the posix store is made of, with their errors as Result: owned
-// descriptors, confined opening, attributes.
+// The few system calls that the posix store is made of, with their errors as Result: confined
+// opening, attributes.
 //
 // Nothing here knows of handles, rights or callers. Any thread; everything acts as the identity
 // that the thread has (posix_identity.h).
@@ -12,27 +12,10 @@
 #include <string_view>
 #include <utility>
 
+#include "core/fd.h"
 #include "core/op.h"
 
 namespace forebay::posix {
-
-// A file descriptor, owned.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept;
-  ~Fd() { reset(); }
-
-  explicit operator bool() const { return fd_ >= 0; }
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-  void reset();
-
- private:
-  int fd_ = -1;
-};
 
 // The error of the system call that just failed, by errno.
 Error failed(std::string what);

@@ -14,7 +14,7 @@
 #include <unordered_map>
 
 #include "transport/auth_key.h"
-#include "transport/fd.h"
+#include "core/fd.h"
 #include "transport/transport.h"
 
 namespace forebay {

@@ -13,7 +13,7 @@
 #include <memory>
 
 #include "loop/loop.h"
-#include "transport/fd.h"
+#include "core/fd.h"
 
 namespace forebay {
 

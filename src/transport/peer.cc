@@ -16,7 +16,7 @@
 #include <cstring>
 #include <optional>
 
-#include "transport/fd.h"
+#include "core/fd.h"
 #include "transport/socket_address.h"
 
 namespace forebay {

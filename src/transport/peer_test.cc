@@ -8,7 +8,7 @@
 #include <csignal>
 #include <functional>
 
-#include "transport/fd.h"
+#include "core/fd.h"
 #include "transport/socket_address.h"
 #include "transport/testing.h"
 

@@ -18,7 +18,7 @@
 #include <memory>
 
 #include "transport/byte_stream.h"
-#include "transport/fd.h"
+#include "core/fd.h"
 #include "transport/shared_region.h"
 
 namespace forebay {

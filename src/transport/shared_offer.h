@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "core/result.h"
-#include "transport/fd.h"
+#include "core/fd.h"
 #include "transport/shared_region.h"
 
 namespace forebay::shared {

@@ -13,7 +13,7 @@
 #include <span>
 
 #include "core/result.h"
-#include "transport/fd.h"
+#include "core/fd.h"
 
 namespace forebay {
 

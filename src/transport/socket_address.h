@@ -4,7 +4,7 @@
 
 #include <sys/socket.h>
 
-#include "transport/fd.h"
+#include "core/fd.h"
 #include "transport/socket_transport.h"
 #include "transport/transport.h"
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "transport/byte_stream.h"
-#include "transport/fd.h"
+#include "core/fd.h"
 
 namespace forebay {
 

@@ -13,7 +13,7 @@
 #include <future>
 
 #include "loop/loop_thread.h"
-#include "transport/fd.h"
+#include "core/fd.h"
 #include "transport/socket_address.h"
 #include "transport/testing.h"
 
