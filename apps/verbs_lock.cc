@@ -1,11 +1,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstring>
-#include <thread>
+#include <optional>
 
 #include "store/open_path.h"
 #include "verbs.h"
@@ -21,7 +22,7 @@ struct LockOptions {
 
 // While the command runs, the server is asked so often whether it is still the same: a restarted
 // one lets us have the lock again.
-constexpr auto kStillThere = std::chrono::seconds(1);
+constexpr int kStillThere = 1000;  // ms
 
 class Locking {
  public:
@@ -73,16 +74,16 @@ class Locking {
       fmt::print(stderr, "forebay lock: {}: {}\n", words[0], std::strerror(errno));
       ::_exit(errno == ENOENT ? 127 : 126);
     }
-    int status = 0;
-    auto look = std::chrono::steady_clock::now() + kStillThere;
-    for (auto pause = std::chrono::milliseconds(1); ::waitpid(child, &status, WNOHANG) == 0;) {
-      std::this_thread::sleep_for(pause);
-      pause = std::min(pause * 2, std::chrono::milliseconds(50));
-      if (std::chrono::steady_clock::now() < look) continue;
+    // Woken by its end; meanwhile the server is asked from time to time.
+    pollfd ends{static_cast<int>(::syscall(SYS_pidfd_open, child, 0)), POLLIN, 0};
+    while (ends.fd >= 0 && ::poll(&ends, 1, kStillThere) == 0) {
       if (const auto still = call(Op::lock_test, 0); !still && still.error().code() == EIO) {
         lost_ = still.error();
       }
-      look = std::chrono::steady_clock::now() + kStillThere;
+    }
+    if (ends.fd >= 0) ::close(ends.fd);
+    int status = 0;
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
