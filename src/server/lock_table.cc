@@ -22,10 +22,8 @@ LockTable::~LockTable() {
 
 Duration LockTable::grace_left(Time now) {
   std::lock_guard lock(mutex_);
-  if (!survivors_) return Duration::zero();
-  if (!grace_end_) grace_end_ = now + grace_;
-  if (now >= *grace_end_) survivors_ = false;
-  return survivors_ ? *grace_end_ - now : Duration::zero();
+  if (survivors_ && now >= grace_end_) survivors_ = false;
+  return survivors_ ? grace_end_ - now : Duration::zero();
 }
 
 // With the mutex held.

@@ -33,9 +33,12 @@ class LockTable {
   using Ticket = attr::FileLocks::Ticket;
 
   // `marker`: the file's name; empty: locks never survive a restart. `grace`: for reclaims, from
-  // the first use on.
+  // begin() on.
   LockTable(std::string marker, Duration grace);
   ~LockTable();
+
+  // The server begins to serve. Before anything else.
+  void begin(Time now) { grace_end_ = now + grace_; }
 
   // How long new locks still have to wait for those who reclaim theirs.
   Duration grace_left(Time now);
@@ -76,7 +79,7 @@ class LockTable {
   mutable std::mutex mutex_;
   bool survivors_ = false;  // there may be some
   bool marked_ = false;
-  std::optional<Time> grace_end_;
+  Time grace_end_{};
   attr::FileLocks locks_;
   std::unordered_map<Ticket, Waiter> waiters_;
   std::unordered_map<uint64_t, uint32_t> pids_;  // of clients that have asked for locks

@@ -180,6 +180,7 @@ TEST_F(LockTableTest, OnlyWhatIsReclaimedInTimeIsGranted) {
   }
   LockTable table(marker_, 10s);
   const Time begin = loop_.now();
+  table.begin(begin);
   EXPECT_EQ(table.grace_left(begin), 10s);
   EXPECT_EQ(table.grace_left(begin + 4s), 6s);
   EXPECT_EQ(lock(table, 5, true), 0);
