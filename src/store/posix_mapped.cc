@@ -303,7 +303,8 @@ class Mover {
 
   // The file is at least so long, and has blocks for what makes it longer.
   bool reaches(uint64_t end) {
-    if (within_file()) return true;
+    if (end <= settled_) return true;
+    if (within_file()) return settle();
     if (begin_ < allocated_begin_ || end > allocated_end_) {
       const uint64_t until = ahead();
       if (!allocate(FALLOC_FL_KEEP_SIZE, begin_, until - begin_)) return false;
@@ -311,8 +312,17 @@ class Mover {
       allocated_end_ = until;
     }
     if (!allocate(0, end - 1, 1)) return false;
-    size_ = end;
+    size_ = settled_ = end;
     return true;
+  }
+
+  // Somebody else may have made the file longer just now. The kernel shows the new size before it
+  // clears what followed the old one in its page, ours with it: a lock that it holds meanwhile, and
+  // that fallocate waits for, is between them.
+  bool settle() {
+    const bool waited = allocate(FALLOC_FL_KEEP_SIZE, begin_, 1);
+    if (waited) settled_ = size_;
+    return waited;
   }
 
   bool allocate(int mode, uint64_t at, uint64_t length) {
@@ -381,7 +391,7 @@ class Mover {
   uint64_t done_ = 0;  // before this step
   std::vector<Row> rows_;
   uint64_t pieces_ = 0, bytes_ = 0, begin_ = 0, end_ = 0;  // of the rows
-  uint64_t size_ = 0;                                      // the file had once
+  uint64_t size_ = 0, settled_ = 0;                        // the file had once; see settle()
   uint64_t allocated_begin_ = 0, allocated_end_ = 0;       // by us
 };
 

@@ -2,6 +2,7 @@
 """mpiio_fuzz on Forebay's MPI-IO: local, or through a server of its own.
 
     fuzz_ours.py BUILD MPI RANKS CASES [--served] [--apart [NODES]] [--without FEATURES] [--hints HINTS]
+                 [--seed SEED [--case CASE]]
 
 --apart: ranks are dealt out to so many name spaces of processes, or to one each, which look to us
 like nodes (needs root).
@@ -26,6 +27,8 @@ def main():
     parser.add_argument("cases")
     parser.add_argument("--served", action="store_true")
     parser.add_argument("--seconds", default="100")
+    parser.add_argument("--case", help="only this one, of FOREBAY_SEED or --seed, CASES times")
+    parser.add_argument("--seed", default=str(int(time.time()) // 86400))
     parser.add_argument("--apart", type=int, nargs="?", const=0)
     parser.add_argument("--without", help="features that the MPI itself has wrong")
     parser.add_argument("--hints", help="of every file, as FOREBAY_HINTS has them")
@@ -33,7 +36,7 @@ def main():
     if options.apart is not None and os.geteuid() != 0:
         print("skipped: ranks are put apart by root only")
         sys.exit(77)
-    seed = os.environ.get("FOREBAY_SEED", str(int(time.time()) // 86400))
+    seed = os.environ.get("FOREBAY_SEED", options.seed)
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="forebay-fuzz-") as scratch:
         data = os.path.join(scratch, "data")
         os.mkdir(data)
@@ -45,8 +48,9 @@ def main():
             if server:
                 variables["FOREBAY_CLIENT_SERVER"] = server.run_dir
             words = [os.path.join(options.build, "bin", f"mpiio_fuzz_{options.mpi}"), "--dir", data,
-                     "--seed", seed, "--cases", options.cases, "--zeros",
-                     "--seconds", options.seconds]
+                     "--seed", seed, "--zeros", "--seconds", options.seconds]
+            words += (["--case", options.case, "--times", options.cases] if options.case
+                      else ["--cases", options.cases])
             if options.without:
                 words += ["--without", options.without]
             with contextlib.ExitStack() as stack:

@@ -30,12 +30,14 @@ int run(fuzz::Options options) {
   fuzz::Watchdog watchdog(options.timeout);
   int64_t first = options.only_case >= 0 ? options.only_case : options.from;
   int64_t last = options.only_case >= 0 ? first + 1 : first + options.cases;
+  last = first + (last - first) * options.times;
   int64_t done = 0, failed = 0;
   for (int64_t n = first; n < last; ++n) {
     std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
     if (agree(options.seconds > 0 && passed.count() > options.seconds)) break;
     ++done;
-    if (fuzz::run_case(options, options.seed, n, watchdog)) continue;
+    if (fuzz::run_case(options, options.seed, first + (n - first) / options.times, watchdog))
+      continue;
     ++failed;
     if (!options.keep_going) break;
   }

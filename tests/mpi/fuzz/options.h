@@ -12,6 +12,7 @@ struct Options {
   int64_t cases = 200;
   int64_t only_case = -1;
   int64_t from = 0;
+  int64_t times = 1;   // each case
   double seconds = 0;  // 0: no limit
   std::string only;    // a kind of case; empty: all in turn
   std::string dir = ".";
