@@ -106,6 +106,29 @@ Error damaged(size_t at, std::string_view why) {
 
 }  // namespace
 
+std::string pack(const Intent& intent) {
+  std::string out;
+  put(out, static_cast<uint8_t>(intent.op));
+  for (const std::string* text :
+       {&intent.dir.bytes, &intent.dir2.bytes, &intent.name, &intent.name2, &intent.identity}) {
+    put(out, static_cast<uint16_t>(text->size()));
+    out.append(*text);
+  }
+  return out;
+}
+
+std::optional<Intent> unpack(std::string_view bytes) {
+  Reader in(bytes);
+  Intent out;
+  out.op = static_cast<Op>(in.get<uint8_t>());
+  for (std::string* text :
+       {&out.dir.bytes, &out.dir2.bytes, &out.name, &out.name2, &out.identity}) {
+    *text = in.text();
+  }
+  if (!in.ended() || static_cast<int>(out.op) >= kOpCount) return std::nullopt;
+  return out;
+}
+
 void append_record(std::string& to, uint64_t number, const Command& c) {
   const size_t start = to.size();
   to.append(kRecordFrame, '\0');

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -18,7 +19,18 @@
 namespace forebay::attr {
 
 inline constexpr size_t kRecordFrame = 8;  // size and checksum
-inline constexpr size_t kMaxRecord = 64 + kMaxName + 2 * (kMaxHandle + 2);
+inline constexpr size_t kMaxRecord = 128 + 3 * (kMaxName + 2) + 4 * (kMaxHandle + 2);
+
+// What is about to be done to names, as the name of a Command `intend`.
+struct Intent {
+  Op op = Op::create;
+  Handle dir = {}, dir2 = {};  // as the request has them: of a link `dir` is the file
+  std::string name = {}, name2 = {};
+  std::string identity = {};  // of the file that has the name, or is to get it; empty: a new one
+  bool operator==(const Intent&) const = default;
+};
+std::string pack(const Intent& intent);
+std::optional<Intent> unpack(std::string_view bytes);
 
 void append_record(std::string& to, uint64_t number, const Command& command);
 

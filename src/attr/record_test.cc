@@ -130,5 +130,25 @@ TEST(Record, AMissingOneIsRefused) {
   EXPECT_EQ(result.error().code(), EBADMSG);
 }
 
+TEST(Record, AnIntentComesBackAsItWas) {
+  const Intent intent{Op::rename, {std::string(kMaxHandle, 'd')}, {"e"},
+                      "from",     std::string(kMaxName, 't'),     std::string("i\0j", 3)};
+  const std::string packed = pack(intent);
+  EXPECT_EQ(unpack(packed), intent);
+  EXPECT_EQ(unpack(pack({})), Intent{});
+  for (size_t size = 0; size < packed.size(); size += 97) {
+    EXPECT_FALSE(unpack(std::string_view(packed).substr(0, size)));
+  }
+  EXPECT_FALSE(unpack(packed + "x"));
+  EXPECT_FALSE(unpack("\xff" + packed.substr(1)));
+  std::string journal;
+  append_record(journal, 1, {.kind = Command::Kind::intend, .once = {1, 2, 3, 4}, .name = packed});
+  const auto read = replay(journal, 1, [&](const Command& c) -> Result<void> {
+    EXPECT_EQ(unpack(c.name), intent);
+    return {};
+  });
+  EXPECT_EQ(read.value().next, 2u);
+}
+
 }  // namespace
 }  // namespace forebay::attr

@@ -29,6 +29,10 @@ Result<uint64_t> State::apply(const Command& c) {
       return restore_lane(c);
     case Kind::forget_client:
       return forget_client(c);
+    case Kind::intend:
+      return intend(c);
+    case Kind::named:
+      return named(c);
     default:
       break;
   }
@@ -291,6 +295,39 @@ Result<uint64_t> State::forget_client(const Command& c) {
   return uint64_t{0};
 }
 
+// ---- Names ----
+
+Result<uint64_t> State::intend(const Command& c) {
+  if (c.once.empty()) return strange(c, "an intent of nobody");
+  if (auto room = room_for(c.once); !room) return std::move(room).error();
+  remember(c.once, {.sequence = c.once.sequence,
+                    .kind = c.kind,
+                    .open = true,
+                    .intent = std::make_shared<const std::string>(c.name)});
+  return uint64_t{0};
+}
+
+Result<uint64_t> State::named(const Command& c) {
+  Done* const mine = lane(c.once);
+  if (mine && mine->sequence == c.once.sequence && mine->kind == Kind::intend) {
+    mine->value = c.value;
+    mine->open = false;
+    mine->intent.reset();
+  }
+  return c.value;
+}
+
+std::vector<std::pair<Once, std::shared_ptr<const std::string>>> State::intents() const {
+  std::vector<std::pair<Once, std::shared_ptr<const std::string>>> all;
+  for (const auto& [id, client] : clients_) {
+    for (size_t i = 0; i < client.lanes.size(); ++i) {
+      const Done& d = client.lanes[i];
+      if (d.intent) all.push_back({{id.a, id.b, d.sequence, static_cast<uint16_t>(i)}, d.intent});
+    }
+  }
+  return all;
+}
+
 void State::touch(const Once& once, uint64_t tick) {
   const auto found = clients_.find(ClientId{once.client, once.client2});
   if (found != clients_.end()) found->second.tick = tick;
@@ -325,6 +362,10 @@ void State::snapshot(const std::function<void(const Command&)>& tell) const {
       const auto kind =
           static_cast<char>(static_cast<unsigned char>(d.kind) | (d.open ? kOpen : 0));
       const Once once{id.a, id.b, d.sequence, static_cast<uint16_t>(i)};
+      if (d.intent) {
+        tell({.kind = Kind::intend, .once = once, .name = *d.intent});
+        continue;
+      }
       tell({Kind::lane, d.file, d.value, d.length, once, std::string_view(&kind, 1)});
     }
   }

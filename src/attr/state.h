@@ -11,6 +11,10 @@
 // that it had, and writes the same bytes there; so a grant belongs to its request for ever, also
 // in a later life of the server, and nobody else can have it (the fence).
 //
+// Names. Before a request that cannot be done twice changes a name (create exclusive, rename, link,
+// remove), what it is about to do is a Command, its intent; and what came of it another. After a
+// crash an intent without outcome says what to look for in the file system.
+//
 // Invariants:
 //  1. apply() changes something and succeeds, or changes nothing and fails.
 //  2. A lane knows the last request of its client that changed something; one that comes after a
@@ -53,6 +57,8 @@ struct Command {
     cut,     // file, value: the size of the file, whatever it was before
     lane,    // of a snapshot: once, file, value, extra (the length), name (a byte: kind, open)
     forget_client,  // once.client, client2
+    intend,         // once, name: what is about to be done to names (Intent), opaque here
+    named,          // once, value (Named): it is done, or not
   };
   Kind kind = Kind::life;
   uint32_t file = 0;
@@ -62,6 +68,8 @@ struct Command {
   bool operator==(const Command&) const = default;
 };
 
+enum class Named : uint64_t { undone, done, unknown };
+
 // What a lane remembers of its last request.
 struct Done {
   uint64_t sequence = 0;
@@ -69,7 +77,8 @@ struct Done {
   uint32_t file = 0;
   uint64_t value = 0;   // its result
   uint64_t length = 0;  // of an append
-  bool open = false;    // an append whose bytes may not be in the file
+  bool open = false;    // an append whose bytes may not be in the file; an intent without outcome
+  std::shared_ptr<const std::string> intent = {};  // of an open one
 };
 
 struct Hole {
@@ -114,6 +123,8 @@ class State {
   std::vector<uint32_t> bare_files(size_t most) const;
   // Grants that nobody can come back for: their requests had no Once.
   std::vector<Command> orphans() const;
+  // Intents without an outcome.
+  std::vector<std::pair<Once, std::shared_ptr<const std::string>>> intents() const;
 
   uint64_t life() const { return life_; }
   struct Counts {
@@ -160,6 +171,8 @@ class State {
   Result<uint64_t> cut(File& file, const Command& c);
   Result<uint64_t> restore_lane(const Command& c);
   Result<uint64_t> forget_client(const Command& c);
+  Result<uint64_t> intend(const Command& c);
+  Result<uint64_t> named(const Command& c);
   Result<void> room_for(const Once& once) const;
   void remember(const Once& once, const Done& done);
   Done* lane(const Once& once);

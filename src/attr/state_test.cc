@@ -120,6 +120,27 @@ TEST(State, ACutTakesWhatLiesBehindIt) {
   ASSERT_TRUE(state.apply({Kind::wrote, f, 0, 0, once(1, 1)})) << "its flight ends later";
 }
 
+TEST(State, AnIntentWaitsForItsOutcome) {
+  State state;
+  ASSERT_TRUE(state.apply({.kind = Kind::intend, .once = once(1, 1), .name = "what"}));
+  EXPECT_FALSE(state.apply({.kind = Kind::intend, .name = "of nobody"}));
+  EXPECT_TRUE(state.recall(once(1, 1)).value()->open);
+  const State copy = copied(state);
+  ASSERT_EQ(copy.intents().size(), 1u);
+  EXPECT_EQ(copy.intents()[0].first, once(1, 1));
+  EXPECT_EQ(*copy.intents()[0].second, "what");
+  const auto done = static_cast<uint64_t>(Named::done);
+  ASSERT_TRUE(state.apply({.kind = Kind::named, .value = done, .once = once(1, 2)}));
+  EXPECT_EQ(state.intents().size(), 1u) << "that was another";
+  ASSERT_TRUE(state.apply({.kind = Kind::named, .value = done, .once = once(1, 1)}));
+  EXPECT_TRUE(state.intents().empty());
+  EXPECT_EQ(copied(state).recall(once(1, 1)).value()->value, done);
+  ASSERT_TRUE(state.apply({.kind = Kind::intend, .once = once(1, 2), .name = "next"}));
+  EXPECT_EQ(state.recall(once(1, 1)).error().code(), ECANCELED);
+  ASSERT_TRUE(state.apply({.kind = Kind::forget_client, .once = once(1, 0)}));
+  EXPECT_TRUE(state.intents().empty());
+}
+
 TEST(State, IsBounded) {
   State state({.files = 2, .attributes = 1, .lanes = 3, .holes = 1});
   const uint32_t a = with_file(state, "a"), b = with_file(state, "b");
@@ -145,7 +166,7 @@ TEST(State, ASnapshotIsAllOfIt) {
   State state;
   for (int i = 0; i < 400; ++i) {
     Command c;
-    c.kind = static_cast<Kind>(1 + upto(static_cast<uint64_t>(Kind::forget_client)));
+    c.kind = static_cast<Kind>(1 + upto(static_cast<uint64_t>(Kind::named)));
     if (c.kind == Kind::lane || c.kind == Kind::hole) continue;
     c.file = c.kind == Kind::file ? state.next_file() : static_cast<uint32_t>(1 + upto(4));
     c.value = upto(50);

@@ -91,8 +91,20 @@ bool repeatable(const Request& request) {
 
 bool takes_once(const Request& request) {
   const OpInfo& info = op_info(request.op);
-  return (info.kind == OpKind::shared && info.changes) ||
-         (request.op == Op::write && (request.flags & kFlagAppend) != 0);
+  switch (request.op) {
+    case Op::write:
+      return (request.flags & kFlagAppend) != 0;
+    case Op::create:
+      return (request.flags & kFlagExclusive) != 0;
+    case Op::mkdir:
+    case Op::symlink:
+    case Op::link:
+    case Op::rename:
+    case Op::remove:
+      return true;
+    default:
+      return info.kind == OpKind::shared && info.changes;
+  }
 }
 
 CallerRef this_process_caller() {

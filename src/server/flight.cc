@@ -5,6 +5,7 @@
 #include "server/bulk.h"
 #include "server/lent_flight.h"
 #include "server/lock_flight.h"
+#include "server/name_flight.h"
 #include "server/relay_flight.h"
 #include "server/session.h"
 
@@ -42,6 +43,9 @@ std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session,
   }
   if (bulk_write) return std::make_shared<WriteFlight>(std::move(session), std::move(message));
   if (bulk_read) return std::make_shared<ReadFlight>(std::move(session), std::move(message));
+  if (NameFlight::takes(*session, message.request)) {
+    return std::make_shared<NameFlight>(std::move(session), std::move(message));
+  }
   return std::make_shared<CallFlight>(std::move(session), std::move(message), std::move(eager));
 }
 

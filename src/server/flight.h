@@ -5,7 +5,7 @@
 //   -> answer
 //
 // Kinds: CallFlight is one call of the Store (everything but bulk data, eager writes and small
-// reads included); WriteFlight and ReadFlight (bulk.h) move bulk data in chunks.
+// reads included), NameFlight (name_flight.h) one that changes names, once; WriteFlight and ReadFlight (bulk.h) move bulk data in chunks.
 //
 // Owned by its session's slot, and by every Store call, wait or send that will come back to it.
 // Threads: the session's loop; only completed() may be called by a Store's thread.
@@ -155,15 +155,18 @@ class Flight : public std::enable_shared_from_this<Flight> {
 };
 
 // One call of the Store.
-class CallFlight final : public Flight {
+class CallFlight : public Flight {
  public:
   CallFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message, SmallData&& data);
 
- private:
+ protected:
   void begin() override;
-  void keep(unsigned call, Result<Reply>&& result) override;
   void done(unsigned call) override;
   void late(unsigned call) override;
+  std::optional<Result<Reply>> result_;
+
+ private:
+  void keep(unsigned call, Result<Reply>&& result) override;
   void fail(Error error) override;
   bool opened() const;
   Holder opener() const;
@@ -175,7 +178,6 @@ class CallFlight final : public Flight {
   // Of an open or create: who holds the right; the request itself moves into the Store.
   CallerRef caller_;
   Handle handle_;
-  std::optional<Result<Reply>> result_;
 };
 
 }  // namespace forebay::server

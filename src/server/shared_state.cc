@@ -109,6 +109,7 @@ Result<void> SharedState::load(Store& store, const std::string& name) {
   }
   (void)apply({.kind = Kind::life, .value = state_.life() + 1});
   for (const Command& lost : state_.orphans()) (void)apply(lost);
+  resolve_names(store, name);
   size_t gone = 0;
   for (const auto& [number, handle] : state_.files()) {
     Request r;

@@ -37,6 +37,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "attr/record.h"
 #include "attr/state.h"
 #include "core/clock.h"
 #include "loop/loop.h"
@@ -90,6 +91,14 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   void when_written(uint64_t record, Loop& loop, Callback<void(Result<void>)> then);
   // What was placed is in the file, or is given up.
   void settle(const Handle& handle, const Once& once, uint64_t offset, bool written);
+
+  // ---- Names (name_flight.h) ----
+  bool remembers_names() const;
+  // What came of it, if it was done or may have been; nothing: it is new, or was not done.
+  Result<std::optional<attr::Named>> named_before(const Once& once);
+  // Returns the record that must be written before it is done.
+  Result<uint64_t> intend(const Once& once, const attr::Intent& intent, Time now);
+  void named(const Once& once, attr::Named outcome);
 
   // ---- What moves the end. ----
   // Before it reserves. Writes in order of arrival: so are places.
@@ -160,6 +169,7 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
 
   explicit SharedState(uint64_t id) : id_(id) {}
   Result<void> load(Store& store, const std::string& name);
+  void resolve_names(Store& store, const std::string& name);
 
   // Under the lock.
   Result<uint64_t> apply(const Command& command);

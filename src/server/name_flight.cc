@@ -1,0 +1,158 @@
+#include "server/name_flight.h"
+
+#include <algorithm>
+
+#include "server/session.h"
+
+namespace forebay::server {
+
+namespace {
+
+using attr::Named;
+
+// A name's own byte of its directory.
+Extent byte_of(std::string_view name) {
+  return {Offset(std::hash<std::string_view>()(name) % kMaxOffset), Length(1)};
+}
+
+}  // namespace
+
+bool NameFlight::takes(const Session& session, const Request& request) {
+  return (takes_once(request) || request.op == Op::create) &&
+         op_info(request.op).kind == OpKind::path && session.lives_here(request.handle) &&
+         session.exported().state().remembers_names();
+}
+
+NameFlight::NameFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
+    : CallFlight(std::move(session), std::move(message), {}),
+      once_(request_.once),
+      intent_{op, request_.handle, request_.handle2, request_.name, request_.name2} {}
+
+// ---- The names, for itself ----
+
+void NameFlight::begin() {
+  const auto place = [&](const Handle& dir, const std::string& name) {
+    return std::pair(std::string(exported().store().identity(dir)), byte_of(name));
+  };
+  if (op != Op::link) places_.push_back(place(intent_.dir, intent_.name));
+  if (op == Op::rename || op == Op::link) places_.push_back(place(intent_.dir2, intent_.name2));
+  // All in one order, so that no two wait for each other.
+  std::ranges::sort(places_, {}, [](const auto& p) { return std::pair(p.first, p.second.offset); });
+  places_.erase(std::unique(places_.begin(), places_.end()), places_.end());
+  reserve_names();
+}
+
+void NameFlight::reserve_names() {
+  while (held_.size() < places_.size()) {
+    if (answered()) return;
+    const auto& [dir, byte] = places_[held_.size()];
+    const bool now = exported().reservations.add(
+        held_.emplace_back(), dir, ReservationTable::Mode::write, Extents(byte), loop(),
+        [me = self<NameFlight>()] { me->reserve_names(); });
+    if (!now) return;
+  }
+  if (!answered()) reserved();
+}
+
+void NameFlight::reserved() {
+  touch();
+  if (once_.empty()) return do_it();
+  const Result<std::optional<Named>> before = exported().state().named_before(once_);
+  if (!before) return answer(before.error());
+  *before ? answer_again(**before) : look();
+}
+
+// ---- What is there ----
+
+void NameFlight::look() {
+  if (op == Op::link) {
+    intent_.identity = exported().store().identity(intent_.dir);
+    look_up(intent_.dir2, intent_.name2, kLookForNone);
+  } else {
+    const bool old = op == Op::rename || op == Op::remove;
+    look_up(intent_.dir, intent_.name, old ? kLook : kLookForNone);
+  }
+}
+
+void NameFlight::look_up(const Handle& dir, const std::string& name, Call call) {
+  Request r;
+  r.op = Op::lookup;
+  r.caller = request_.caller;
+  r.handle = dir;
+  r.name = name;
+  submit(std::move(r), call);
+}
+
+// Where it will fail there is nothing to remember.
+void NameFlight::looked(bool for_none) {
+  const Result<Reply>& there = *result_;
+  const bool as_wanted = for_none ? !there && there.error().code() == ENOENT : there.has_value();
+  if (!as_wanted) return do_it();
+  if (!for_none) intent_.identity = exported().store().identity(there->handle);
+  const Result<uint64_t> record = exported().state().intend(once_, intent_, loop().now());
+  if (!record) return do_it();
+  intended_ = true;
+  exported().state().when_written(*record, loop(), [me = self<NameFlight>()](Result<void>) {
+    if (!me->answered()) me->do_it();
+  });
+}
+
+// ---- Doing it ----
+
+void NameFlight::do_it() {
+  touch();
+  CallFlight::begin();
+}
+
+void NameFlight::done(unsigned call) {
+  switch (call) {
+    case kLook:
+    case kLookForNone:
+      return looked(call == kLookForNone);
+    case kLookAgain:
+      return answer(*result_);
+    default:
+      break;
+  }
+  tell_outcome();
+  if (again_ && !*result_) {
+    return answer(Error(result_->error()).with_unknown_outcome());  // it is made, and not open
+  }
+  CallFlight::done(call);
+}
+
+void NameFlight::tell_outcome() {
+  if (!std::exchange(intended_, false)) return;
+  const bool unknown = !*result_ && result_->error().is_outcome_unknown();
+  exported().state().named(once_, *result_  ? Named::done
+                                  : unknown ? Named::unknown
+                                            : Named::undone);
+}
+
+// The client did not hear of it.
+void NameFlight::answer_again(Named outcome) {
+  if (outcome == Named::unknown) return answer(Error::outcome_unknown(op_info(op).name));
+  if (op == Op::rename || op == Op::remove) return answer(Reply());
+  if (op == Op::link) return look_up(intent_.dir2, intent_.name2, kLookAgain);
+  if (op != Op::create) return look_up(intent_.dir, intent_.name, kLookAgain);
+  again_ = true;
+  request_.flags &= ~uint32_t(kFlagExclusive | kFlagTruncate);
+  request_.once = {};
+  do_it();
+}
+
+void NameFlight::late(unsigned call) {
+  if (call == kDo) {
+    tell_outcome();
+    CallFlight::late(call);
+  }
+  let_go();
+}
+
+void NameFlight::let_go() {
+  if (busy() != 0) return;
+  if (std::exchange(intended_, false)) exported().state().named(once_, Named::undone);
+  held_.clear();
+}
+
+}  // namespace forebay::server

@@ -1,0 +1,59 @@
+// NameFlight: a request that gives, takes or changes a name (create, mkdir, symlink, link, rename,
+// remove), so that it is done once, in all lives of the server.
+//
+// Sent again after a crash, a create that is exclusive would find its own file, and a rename or a
+// remove would miss the name that it took away itself. So what it is about to do is written to the
+// journal first (shared_state.h), with the identity of the file that it is done to:
+//
+//   reserve the names -> look -> intend, written -> the Store's call -> outcome -> answer
+//
+// After a crash the next life looks what became of every intent without an outcome, before it
+// serves anybody. It can tell, because of one name one request at a time is under way: the names
+// are reserved, as the bytes of their directory (by a hash; names that collide wait for each
+// other). Creates that are not exclusive have no intent, and reserve like the others. What somebody
+// else does to the names, around this server and in the moment of its crash, may be taken for ours.
+//
+// If the journal cannot be written, names are changed without: nobody could remove a file from a
+// full disk otherwise.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attr/record.h"
+#include "server/flight.h"
+
+namespace forebay::server {
+
+class NameFlight final : public CallFlight {
+ public:
+  static bool takes(const Session& session, const Request& request);
+  NameFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message);
+
+ private:
+  enum Call : unsigned { kDo, kLook, kLookForNone, kLookAgain };
+
+  void begin() override;
+  void done(unsigned call) override;
+  void late(unsigned call) override;
+  void let_go() override;
+  void reserve_names();
+  void reserved();
+  void look();
+  void look_up(const Handle& dir, const std::string& name, Call call);
+  void looked(bool for_none);
+  void do_it();
+  void answer_again(attr::Named outcome);
+  void tell_outcome();
+
+  const Once once_;
+  attr::Intent intent_;
+  bool intended_ = false;  // and without an outcome
+  bool again_ = false;
+  std::vector<std::pair<std::string, Extent>> places_;  // of the names: directory and byte
+  std::deque<Reservation> held_;
+};
+
+}  // namespace forebay::server

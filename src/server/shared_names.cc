@@ -1,0 +1,106 @@
+// Names that are changed once (name_flight.h): intents, their outcomes, and what a new life makes
+// of those that have none.
+#include <fmt/format.h>
+
+#include "attr/record.h"
+#include "core/log.h"
+#include "server/shared_state.h"
+
+namespace forebay::server {
+
+namespace {
+
+using attr::Intent;
+using attr::Named;
+
+// What has the name now; ENOENT: nothing.
+Result<Reply> look_up(Store& store, const Handle& dir, const std::string& name) {
+  Request r;
+  r.op = Op::lookup;
+  r.caller = this_process_caller();
+  r.handle = dir;
+  r.name = name;
+  return store.call(std::move(r));
+}
+
+// Nobody has asked for anything since the crash, and before it nobody else had these names. So
+// whoever has them now was there before, or it was done.
+Named found(Store& store, const Intent& intent) {
+  const bool second = intent.op == Op::rename || intent.op == Op::link;
+  const Result<Reply> there =
+      second ? look_up(store, intent.dir2, intent.name2) : look_up(store, intent.dir, intent.name);
+  if (!there && there.error().code() != ENOENT) return Named::unknown;
+  const bool same = there && store.identity(there->handle) == intent.identity;
+  switch (intent.op) {
+    case Op::remove:
+      return same ? Named::undone : Named::done;
+    case Op::rename: {
+      if (same) return Named::done;
+      const Result<Reply> still = look_up(store, intent.dir, intent.name);
+      return still && store.identity(still->handle) == intent.identity ? Named::undone
+                                                                       : Named::unknown;
+    }
+    case Op::link:
+      if (same) return Named::done;
+      return there ? Named::unknown : Named::undone;
+    default:
+      return there ? Named::done : Named::undone;
+  }
+}
+
+}  // namespace
+
+bool SharedState::remembers_names() const {
+  std::lock_guard lock(mutex_);
+  return journal_ != nullptr && !failure_;
+}
+
+Result<std::optional<Named>> SharedState::named_before(const Once& once) {
+  std::lock_guard lock(mutex_);
+  auto done = state_.recall(once);
+  if (!done) return std::move(done).error();
+  if (!*done) return std::optional<Named>();
+  if ((*done)->kind != Kind::intend) {
+    return Error(EINVAL, "once: was another operation");
+  }
+  // An intent of this life without outcome could not be written.
+  const Named outcome = (*done)->open ? Named::unknown : static_cast<Named>((*done)->value);
+  if (outcome == Named::undone) return std::optional<Named>();
+  ++seen_.repeated;
+  return std::optional(outcome);
+}
+
+Result<uint64_t> SharedState::intend(const Once& once, const Intent& intent, Time now) {
+  std::lock_guard lock(mutex_);
+  if (closed_) return Error(ESHUTDOWN);
+  const std::string packed = attr::pack(intent);
+  auto applied = apply({.kind = Kind::intend, .once = once, .name = packed});
+  if (!applied) return std::move(applied).error();
+  state_.touch(once, tick_of(now));
+  forget_old(now);
+  return journal_ ? journal_->last() : 0;
+}
+
+// Nobody waits for this record: without it the next life looks for itself.
+void SharedState::named(const Once& once, Named outcome) {
+  std::lock_guard lock(mutex_);
+  if (closed_) return;
+  (void)apply({.kind = Kind::named, .value = static_cast<uint64_t>(outcome), .once = once});
+}
+
+void SharedState::resolve_names(Store& store, const std::string& name) {
+  size_t unknown = 0;
+  for (const auto& [once, packed] : state_.intents()) {
+    const std::optional<Intent> intent = attr::unpack(*packed);
+    const Named outcome = intent ? found(store, *intent) : Named::unknown;
+    unknown += outcome == Named::unknown;
+    (void)apply({.kind = Kind::named, .value = static_cast<uint64_t>(outcome), .once = once});
+  }
+  if (unknown == 0) return;
+  log::warn(
+      "export '{}': whether {} changes of names were done before the server ended cannot be told; "
+      "their clients will hear so",
+      name, unknown);
+}
+
+}  // namespace forebay::server
