@@ -75,7 +75,9 @@ TEST_F(RecoveryTest, AfterGoodbyeEverythingMayGoToTheSuccessor) {
 
 TEST_F(RecoveryTest, AGoodbyeAfterAResumeProvesNothingAboutWhatWasSentBefore) {
   connect();
-  const auto a = submit(remove("precious"));
+  Request twice = remove("precious");
+  twice.op = Op::xattr_remove;
+  const auto a = submit(std::move(twice));
   server.take_request();
   server.welcome.resumed = true;
   server.cut();  // its answer may have been lost here

@@ -19,8 +19,7 @@ Extent byte_of(std::string_view name) {
 
 bool NameFlight::takes(const Session& session, const Request& request) {
   return (takes_once(request) || request.op == Op::create) &&
-         op_info(request.op).kind == OpKind::path && session.lives_here(request.handle) &&
-         session.exported().state().remembers_names();
+         op_info(request.op).kind == OpKind::path && session.lives_here(request.handle);
 }
 
 NameFlight::NameFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
@@ -89,7 +88,7 @@ void NameFlight::looked(bool for_none) {
   const bool as_wanted = for_none ? !there && there.error().code() == ENOENT : there.has_value();
   if (!as_wanted) return do_it();
   if (!for_none) intent_.identity = exported().store().identity(there->handle);
-  const Result<uint64_t> record = exported().state().intend(once_, intent_, loop().now());
+  const Result<uint64_t> record = exported().state().intend(once_, intent_, loop());
   if (!record) return do_it();
   intended_ = true;
   exported().state().when_written(*record, loop(), [me = self<NameFlight>()](Result<void>) {

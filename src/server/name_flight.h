@@ -13,8 +13,8 @@
 // other). Creates that are not exclusive have no intent, and reserve like the others. What somebody
 // else does to the names, around this server and in the moment of its crash, may be taken for ours.
 //
-// If the journal cannot be written, names are changed without: nobody could remove a file from a
-// full disk otherwise.
+// If there is no journal, or it cannot be written, names are changed all the same (nobody could
+// remove a file from a full disk otherwise), and remembered in this life only.
 #pragma once
 
 #include <deque>

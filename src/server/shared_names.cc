@@ -50,11 +50,6 @@ Named found(Store& store, const Intent& intent) {
 
 }  // namespace
 
-bool SharedState::remembers_names() const {
-  std::lock_guard lock(mutex_);
-  return journal_ != nullptr && !failure_;
-}
-
 Result<std::optional<Named>> SharedState::named_before(const Once& once) {
   std::lock_guard lock(mutex_);
   auto done = state_.recall(once);
@@ -63,29 +58,41 @@ Result<std::optional<Named>> SharedState::named_before(const Once& once) {
   if ((*done)->kind != Kind::intend) {
     return Error(EINVAL, "once: was another operation");
   }
-  // An intent of this life without outcome could not be written.
   const Named outcome = (*done)->open ? Named::unknown : static_cast<Named>((*done)->value);
   if (outcome == Named::undone) return std::optional<Named>();
   ++seen_.repeated;
   return std::optional(outcome);
 }
 
-Result<uint64_t> SharedState::intend(const Once& once, const Intent& intent, Time now) {
-  std::lock_guard lock(mutex_);
-  if (closed_) return Error(ESHUTDOWN);
+Result<uint64_t> SharedState::intend(const Once& once, const Intent& intent, Loop& loop) {
   const std::string packed = attr::pack(intent);
-  auto applied = apply({.kind = Kind::intend, .once = once, .name = packed});
-  if (!applied) return std::move(applied).error();
-  state_.touch(once, tick_of(now));
-  forget_old(now);
-  return journal_ ? journal_->last() : 0;
+  const Command command{.kind = Kind::intend, .once = once, .name = packed};
+  uint64_t record = 0;
+  bool post = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return Error(ESHUTDOWN);
+    // A journal that cannot be written will have it from the whole state, if it can be again.
+    auto applied = failure_ ? state_.apply(command) : apply(command);
+    if (!applied) return std::move(applied).error();
+    state_.touch(once, tick_of(loop.now()));
+    forget_old(loop.now());
+    if (failure_) {
+      post = put_off({}, loop);
+    } else if (journal_) {
+      record = journal_->last();
+    }
+  }
+  if (post) post_flush(loop);
+  return record;
 }
 
 // Nobody waits for this record: without it the next life looks for itself.
 void SharedState::named(const Once& once, Named outcome) {
   std::lock_guard lock(mutex_);
   if (closed_) return;
-  (void)apply({.kind = Kind::named, .value = static_cast<uint64_t>(outcome), .once = once});
+  const Command command{.kind = Kind::named, .value = static_cast<uint64_t>(outcome), .once = once};
+  (void)(failure_ ? state_.apply(command) : apply(command));
 }
 
 void SharedState::resolve_names(Store& store, const std::string& name) {

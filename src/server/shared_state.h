@@ -93,11 +93,10 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   void settle(const Handle& handle, const Once& once, uint64_t offset, bool written);
 
   // ---- Names (name_flight.h) ----
-  bool remembers_names() const;
   // What came of it, if it was done or may have been; nothing: it is new, or was not done.
   Result<std::optional<attr::Named>> named_before(const Once& once);
   // Returns the record that must be written before it is done.
-  Result<uint64_t> intend(const Once& once, const attr::Intent& intent, Time now);
+  Result<uint64_t> intend(const Once& once, const attr::Intent& intent, Loop& loop);
   void named(const Once& once, attr::Named outcome);
 
   // ---- What moves the end. ----
