@@ -109,9 +109,17 @@ void Connection::leave() {
   mutex_.unlock();
 }
 
+void Connection::report_so_far() {
+  report();
+  reported_ = false;
+  for (auto* one : {&counts_.opened, &counts_.read, &counts_.written, &counts_.calls, &counts_.failed})
+    one->store(0);
+}
+
 void Connection::report() {
   const char* const where = ::getenv("FOREBAY_REPORT");
-  if (!where || !*where || std::exchange(reported_, true)) return;
+  if (!where || !*where || counts_.calls.load() + counts_.failed.load() == 0) return;
+  if (std::exchange(reported_, true)) return;
   const std::string line = fmt::format(
       "forebay: {} {}: {} files opened, {} bytes read, {} written, {} requests, {} calls failed\n",
       program_invocation_short_name, ::getpid(), counts_.opened.load(), counts_.read.load(),

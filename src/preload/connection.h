@@ -36,6 +36,7 @@ class Connection {
   void complain(std::string_view what, const std::string& text);
   // Says goodbye if nobody is in the middle of a call, and reports.
   void leave();
+  void report_so_far();  // the process goes on as another program
 
   // Around fork().
   void before_fork() { mutex_.lock(); }

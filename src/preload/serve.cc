@@ -74,6 +74,13 @@ void leave() {
   });
 }
 
+void report() {
+  run([&]() -> Result<int64_t> {
+    Connection::get().report_so_far();
+    return 0;
+  });
+}
+
 void before_fork() {
   Connection::get().before_fork();
   OpenFiles::get().before_fork();
@@ -126,6 +133,7 @@ extern "C" __attribute__((visibility("default"))) const Served* forebay_served(c
       .end_list = end_list,
       .map = map,
       .copy = copy,
+      .report = report,
       .leave = leave,
   };
   Connection::get().begin(*shim);

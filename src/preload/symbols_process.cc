@@ -61,8 +61,16 @@ int run_served(const Route& route, const char* path, char* const* words, char* c
   return -1;
 }
 
+void report() {
+  if (const Served* const served = served_if_loaded(); served && inside == 0) {
+    const Inside in;
+    served->report();
+  }
+}
+
 int run(const char* path, char* const* words, char* const* environment) {
   const Route route(AT_FDCWD, path);
+  report();
   if (route.served()) return run_served(route, path, words, environment);
   return next<"execve", int>(route.path, words, environment);
 }
@@ -109,6 +117,7 @@ struct Words {
 
 int search(const char* file, char* const* words, char* const* environment) {
   if (file && ::strchr(file, '/')) return run(file, words, environment);
+  report();
   return next<"execvpe", int>(file, words, environment);
 }
 
