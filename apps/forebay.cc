@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
   add_name_verbs(cli);
   add_about_verbs(cli);
   add_run_verbs(cli);
+  add_doctor_verbs(cli);
   add_lock_verbs(cli);
   add_attr_verbs(cli);
   add_key_verbs(cli);

@@ -13,19 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string found_in_path(const std::string& program) {
-  if (program.find('/') != program.npos) return program;
-  const char* path = std::getenv("PATH");
-  std::string_view rest = path ? path : "/usr/bin:/bin";
-  while (!rest.empty()) {
-    const size_t colon = rest.find(':');
-    const std::string candidate = fmt::format("{}/{}", rest.substr(0, colon), program);
-    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
-    rest = colon == rest.npos ? std::string_view() : rest.substr(colon + 1);
-  }
-  return program;
-}
-
 // A program names the libraries that it needs in its string table. Whether the name stands there is
 // all that is asked, so a search of the file's bytes will do.
 std::optional<Mpi> needed_by(const std::string& file) {
@@ -39,6 +26,19 @@ std::optional<Mpi> needed_by(const std::string& file) {
 }
 
 }  // namespace
+
+std::string found_in_path(const std::string& program) {
+  if (program.find('/') != program.npos) return program;
+  const char* path = std::getenv("PATH");
+  std::string_view rest = path ? path : "/usr/bin:/bin";
+  while (!rest.empty()) {
+    const size_t colon = rest.find(':');
+    const std::string candidate = fmt::format("{}/{}", rest.substr(0, colon), program);
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+    rest = colon == rest.npos ? std::string_view() : rest.substr(colon + 1);
+  }
+  return program;
+}
 
 std::string_view name_of(Mpi mpi) {
   return mpi == Mpi::mpich ? "mpich" : "openmpi";

@@ -21,6 +21,8 @@ std::string_view name_of(Mpi mpi);
 // that needs an MPI library; nothing if neither tells.
 std::optional<Mpi> find_mpi(const std::vector<std::string>& command);
 Launcher launcher_of(const std::string& program);
+// The file of a program, by PATH if it is a name only; the name itself if there is none.
+std::string found_in_path(const std::string& program);
 
 struct Prepared {
   std::vector<std::string> command;

@@ -15,6 +15,7 @@ void add_demo_verbs(Cli& cli);    // demo
 void add_bench_verbs(Cli& cli);   // bench
 void add_attr_verbs(Cli& cli);    // attr
 void add_run_verbs(Cli& cli);     // run
+void add_doctor_verbs(Cli& cli);  // doctor
 void add_lock_verbs(Cli& cli);    // lock
 void add_mount_verbs(Cli& cli);   // mount, umount
 

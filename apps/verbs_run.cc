@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -14,12 +15,13 @@ namespace {
 struct RunOptions {
   std::string mpi = "auto";
   bool local = false;
+  std::string report;
   std::vector<std::string> command;
 };
 
 // Beside this program, as it was built or as it was installed.
-Result<std::string> library_for(Mpi mpi) {
-  const std::string file = fmt::format("libforebay-{}.so", name_of(mpi));
+Result<std::string> library_for(std::string_view what) {
+  const std::string file = fmt::format("libforebay-{}.so", what);
   std::error_code failed;
   const auto prefix = std::filesystem::read_symlink("/proc/self/exe", failed).parent_path() / "..";
   for (const char* folder : {"lib", FOREBAY_LIBDIR}) {
@@ -29,7 +31,7 @@ Result<std::string> library_for(Mpi mpi) {
   return Error(ENOENT,
                fmt::format("{} is not here: it was built without {}; install its development "
                            "package and build again",
-                           file, name_of(mpi)));
+                           file, what));
 }
 
 // The variables by which the job finds its server: the configured one, or one that lives in the
@@ -48,22 +50,57 @@ std::optional<Mpi> chosen(const RunOptions& options) {
   return find_mpi(options.command);
 }
 
+// What is preloaded, joined by colons: MPI-IO for an MPI program, and POSIX calls where the
+// configuration names paths to be served.
+Result<std::string> libraries(const RunOptions& options, const Config& config) {
+  std::string all;
+  if (!config.client.preload.empty() && !options.local) {
+    auto library = library_for("preload");
+    if (!library) return library;
+    all = *library;
+  }
+  const auto mpi = chosen(options);
+  if (!mpi) return all;
+  auto library = library_for(name_of(*mpi));
+  if (!library) return library;
+  return all.empty() ? *library : *library + ":" + all;
+}
+
+std::vector<std::string> variables(const RunOptions& options, const Config& config) {
+  std::vector<std::string> all = server_variables(config, options.local);
+  if (!config.client.preload.empty())
+    all.push_back(fmt::format("FOREBAY_CLIENT_PRELOAD={}", fmt::join(config.client.preload, ",")));
+  if (!options.report.empty()) all.push_back("FOREBAY_REPORT=" + options.report);
+  return all;
+}
+
+// Paths that the library would not take are said here, once, and not by every process.
+Result<void> check_prefixes(const Config& config) {
+  for (const std::string& one : config.client.preload) {
+    const std::string path = one.substr(0, one.find('='));
+    if (path.size() < 2 || path[0] != '/')
+      return Error(EINVAL, fmt::format("client.preload: '{}' is no path to be served", one));
+  }
+  return {};
+}
+
 int run(Cli& cli, const RunOptions& options) {
   if (options.command.empty()) {
     cli.complain("nothing to run: forebay run -- mpiexec -n 8 ./program");
     return kExitUsage;
   }
-  const auto mpi = chosen(options);
-  if (!mpi) {
-    cli.complain(fmt::format("cannot tell which MPI {} uses: say --mpi mpich or --mpi openmpi",
+  if (auto ok = check_prefixes(cli.config()); !ok) return cli.complain(ok.error()), kExitUsage;
+  const auto library = libraries(options, cli.config());
+  if (!library) return cli.complain(library.error()), kExitFailed;
+  if (library->empty()) {
+    cli.complain(fmt::format("cannot tell which MPI {} uses: say --mpi mpich or --mpi openmpi; for "
+                             "other programs, set client.preload to the paths to be served",
                              options.command[0]));
     return kExitUsage;
   }
-  const auto library = library_for(*mpi);
-  if (!library) return cli.complain(library.error()), kExitFailed;
   const char* already = std::getenv("LD_PRELOAD");
   auto prepared = prepare(options.command, launcher_of(options.command[0]), *library,
-                          server_variables(cli.config(), options.local), already ? already : "");
+                          variables(options, cli.config()), already ? already : "");
   for (std::string& one : prepared.environment) ::putenv(one.data());
   std::vector<char*> words;
   for (std::string& word : prepared.command) words.push_back(word.data());
@@ -78,22 +115,24 @@ int run(Cli& cli, const RunOptions& options) {
 
 void add_run_verbs(Cli& cli) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* sub = cli.add("run", "run an MPI program with Forebay's MPI-IO",
+  CLI::App* sub = cli.add("run", "run a program, unchanged, over Forebay",
                           [options](Cli& c) { return run(c, *options); });
   sub->add_option("--mpi", options->mpi, "which MPI the program uses")
       ->check(CLI::IsMember({"auto", "mpich", "openmpi"}))
       ->capture_default_str();
   sub->add_flag("--local", options->local, "without a server, even if one is running");
+  sub->add_option("--report", options->report,
+                  "a file to which every served process adds a line at its end; 1: standard error");
   sub->add_option("command", options->command, "the launcher, or the program, and its arguments");
   sub->footer(
-      "The program needs no change: its MPI_File functions are Forebay's. Files below the "
-      "directory\n"
-      "that a running server exports go through that server, all others straight to the file "
-      "system.\n"
+      "An MPI program's MPI_File functions are Forebay's: files below the directory that a running\n"
+      "server exports go through that server, all others straight to the file system. Any program's\n"
+      "POSIX calls are, for paths that client.preload names (see docs/preload.md).\n"
       "FOREBAY_EXPLAIN=1 says, file by file, what was done.\n\nExamples:\n"
       "  forebay run -- mpiexec -n 8 ./simulation input.nml\n"
       "  forebay run --mpi mpich -- srun -n 64 ./simulation\n"
-      "  forebay run --local -- mpirun -np 4 python3 write.py");
+      "  forebay run --local -- mpirun -np 4 python3 write.py\n"
+      "  forebay --preload /forebay run -- bash -c 'tar xf a.tar -C /forebay'");
 }
 
 }  // namespace forebay

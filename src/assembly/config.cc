@@ -187,7 +187,7 @@ std::vector<std::string> environment_names(Config& config) {
 bool is_ours_to_read(std::string_view name) {
   // Those of the MPI-IO libraries are of one job, not of a site: no keys of the configuration.
   return name.starts_with("FOREBAY_") && name != "FOREBAY_CONFIG" && name != "FOREBAY_SEED" &&
-         name != "FOREBAY_HINTS" && name != "FOREBAY_EXPLAIN" &&
+         name != "FOREBAY_HINTS" && name != "FOREBAY_EXPLAIN" && name != "FOREBAY_REPORT" &&
          !name.starts_with("FOREBAY_TEST_") && !name.starts_with("FOREBAY_FUZZ_");
 }
 

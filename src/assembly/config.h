@@ -80,6 +80,7 @@ struct ClientConfig {
   uint64_t chunk = 0;
   std::string export_name;
   std::string prefix;
+  std::vector<std::string> preload;
   std::string job;
   Duration connect_timeout = std::chrono::seconds(5);
   Duration retry_for = std::chrono::seconds(60);

@@ -196,6 +196,9 @@ std::vector<Key> describe(ClientConfig& c) {
       {"prefix", &c.prefix,
        "the path that the export has in the names that programs use (MPI-IO): files below it are "
        "the server's; empty: the directory that the server exports, if it is on this machine"},
+      {"preload", &c.preload,
+       "paths below which `forebay run` serves programs that are no MPI programs, each as `PATH` "
+       "or `PATH=FOLDER` (a folder of the export; without it, the whole of it); empty: none"},
       {"job", &c.job,
        "the job that the client belongs to, as `forebay status` shows it, up to 255 bytes; empty: "
        "`$SLURM_JOB_ID`"},

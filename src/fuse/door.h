@@ -20,8 +20,8 @@
 
 #include "fuse/coherence.h"
 #include "fuse/kernel_io.h"
-#include "fuse/listing.h"
 #include "fuse/nodes.h"
+#include "store/listing.h"
 #include "store/store.h"
 
 namespace forebay::fuse {

@@ -101,6 +101,7 @@ Result<Place> name_in(Store& store, const CallerRef& caller, std::string_view pa
   }
   auto directory = find_path(store, caller, above);
   if (!directory) return directory.error();
+  if (directory->attr.type != FileType::directory) return Error(ENOTDIR);
   return Place{std::move(directory->handle), std::string(name), std::nullopt};
 }
 

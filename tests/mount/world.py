@@ -102,17 +102,19 @@ class World:
         short = [o if not isinstance(o, bytes) else f"{len(o)} bytes {hashlib.md5(o).hexdigest()}"
                  for o in (ours, theirs)]
         self.note(f"{self.count}: {what} -> {short[1]}")
+        if not self.alike(what, ours, theirs):
+            raise Different(f"seed {self.seed}, operation {self.count}: {what}\n  mount: {short[0]}\n"
+                            f"  plain: {short[1]}\nbefore it:\n  " + "\n  ".join(self.log))
+        return ours
+
+    def alike(self, what, ours, theirs):
         # The kernel looks at what a name is, and how long, before it asks us whether it may be used;
         # of two paths, at the last name of the first (and whose it is, protected_hardlinks) before
         # we are asked about the folders of the second.
         sooner = ["!EISDIR", "!ENOTDIR", "!ENAMETOOLONG"]
         if what.startswith(("rename", "link")):
             sooner += ["!ENOENT", "!EEXIST", "!ELOOP", "!EPERM"]
-        same = ours == theirs or (theirs in ("!EACCES", "!EPERM") and ours in sooner)
-        if not same:
-            raise Different(f"seed {self.seed}, operation {self.count}: {what}\n  mount: {short[0]}\n"
-                            f"  plain: {short[1]}\nbefore it:\n  " + "\n  ".join(self.log))
-        return ours
+        return ours == theirs or (theirs in ("!EACCES", "!EPERM") and ours in sooner)
 
     def note(self, line):
         line = line.replace(os.fsdecode(self.roots[1]), "")

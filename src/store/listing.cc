@@ -1,6 +1,6 @@
-#include "fuse/listing.h"
+#include "store/listing.h"
 
-namespace forebay::fuse {
+namespace forebay {
 
 namespace {
 
@@ -53,4 +53,4 @@ Result<void> Listing::read(uint64_t cookie, const Fetch& fetch, const Take& take
   }
 }
 
-}  // namespace forebay::fuse
+}  // namespace forebay

@@ -1,10 +1,10 @@
-#include "fuse/listing.h"
+#include "store/listing.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-namespace forebay::fuse {
+namespace forebay {
 namespace {
 
 // A directory whose cookies are any numbers, read in pieces of `piece`.
@@ -102,4 +102,4 @@ TEST(Listing, AnErrorIsToldUnlessSomethingWasGiven) {
 }
 
 }  // namespace
-}  // namespace forebay::fuse
+}  // namespace forebay

@@ -13,7 +13,7 @@
 
 #include "core/op.h"
 
-namespace forebay::fuse {
+namespace forebay {
 
 class Listing {
  public:
@@ -40,4 +40,4 @@ class Listing {
   bool end_ = false;
 };
 
-}  // namespace forebay::fuse
+}  // namespace forebay

@@ -1,0 +1,208 @@
+// Where a name leads: to the kernel, as it is, or to the export. Prefixes are compared by their
+// text, after "." and ".." and double slashes are taken out; symbolic links of the kernel's file
+// systems that lead to a prefix are not seen.
+//
+// A working directory of ours is, to the kernel, one that was removed: its name says which of ours
+// it is, so that it survives an exec; and whoever we are not in can make nothing in it by mistake.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "preload/shim.h"
+
+namespace forebay::preload {
+namespace {
+
+constexpr int kMostPrefixes = 16;
+constexpr char kCwdMark[] = "/forebay-cwd.";
+
+struct Prefix {
+  char path[PATH_MAX];    // "/forebay": whole, without a slash at its end
+  char folder[PATH_MAX];  // of the export; "" is its root
+};
+
+struct Settings {
+  Prefix prefixes[kMostPrefixes];
+  int count = 0;
+};
+
+// Joins, takes out "." and "//", and with `up` "..". False: too long.
+bool tidy(const char* base, const char* path, bool up, char* to) {
+  size_t size = 0;
+  for (const char* from : {base, path}) {
+    while (from && *from) {
+      while (*from == '/') ++from;
+      const size_t length = ::strcspn(from, "/");
+      if (length == 0) break;
+      if (length == 1 && from[0] == '.') {
+      } else if (up && length == 2 && from[0] == '.' && from[1] == '.') {
+        while (size > 0 && to[--size] != '/') {
+        }
+      } else {
+        if (size + length + 2 > PATH_MAX) return false;
+        to[size++] = '/';
+        ::memcpy(to + size, from, length);
+        size += length;
+      }
+      from += length;
+    }
+  }
+  if (size == 0) to[size++] = '/';
+  to[size] = '\0';
+  return true;
+}
+
+// What follows the prefix; null: it is elsewhere.
+const char* below(const char* path, const char* prefix) {
+  const size_t size = ::strlen(prefix);
+  if (::strncmp(path, prefix, size) != 0) return nullptr;
+  return path[size] == '\0' || path[size] == '/' ? path + size : nullptr;
+}
+
+void read_settings(Settings& to) {
+  const char* rest = ::getenv("FOREBAY_CLIENT_PRELOAD");
+  while (rest && *rest && to.count < kMostPrefixes) {
+    while (*rest == ' ' || *rest == ',') ++rest;
+    const size_t length = ::strcspn(rest, ",");
+    char one[PATH_MAX];
+    if (length == 0 || length >= sizeof one) break;
+    ::memcpy(one, rest, length);
+    one[length] = '\0';
+    rest += length;
+    Prefix& prefix = to.prefixes[to.count];
+    char* const equals = ::strchr(one, '=');
+    if (equals) *equals = '\0';
+    if (one[0] != '/' || !tidy(nullptr, one, true, prefix.path) || prefix.path[1] == '\0') continue;
+    prefix.folder[0] = '\0';
+    if (equals && (!tidy(nullptr, equals + 1, true, prefix.folder))) continue;
+    if (prefix.folder[0] == '/' && prefix.folder[1] == '\0') prefix.folder[0] = '\0';
+    ++to.count;
+  }
+}
+
+const Settings& settings() {
+  static Settings* const found = [] {
+    auto* const made = static_cast<Settings*>(::calloc(1, sizeof(Settings)));
+    if (made) read_settings(*made);
+    return made;
+  }();
+  static const Settings kNone = {};
+  return found ? *found : kNone;
+}
+
+struct Cwd {
+  char path[PATH_MAX];
+  bool known = false, ours = false;
+  bool leads = false;  // a prefix is below it
+};
+Cwd g_cwd;
+
+void set_cwd(const char* path, bool ours) {
+  const size_t size = ::strlen(path);
+  g_cwd.known = size < sizeof g_cwd.path;
+  if (g_cwd.known) ::memmove(g_cwd.path, path, size + 1);
+  g_cwd.ours = ours;
+  g_cwd.leads = false;
+  const char* const prefix_of_all = path[1] == '\0' ? "" : path;
+  for (int i = 0; i < settings().count; ++i)
+    if (below(settings().prefixes[i].path, prefix_of_all)) g_cwd.leads = true;
+}
+
+// From the kernel's name of the working directory.
+void learn_cwd() {
+  char path[PATH_MAX];
+  const long size = ::syscall(SYS_readlink, "/proc/self/cwd", path, sizeof path - 1);
+  g_cwd.known = false;
+  g_cwd.ours = false;
+  if (size <= 0) return;
+  path[size] = '\0';
+  char* const mark = ::strstr(path, kCwdMark);
+  constexpr char kDeleted[] = " (deleted)";
+  constexpr long kDeletedSize = sizeof kDeleted - 1;
+  if (!mark || size < kDeletedSize || ::strcmp(path + size - kDeletedSize, kDeleted) != 0) {
+    return set_cwd(path, false);
+  }
+  path[size - kDeletedSize] = '\0';
+  const char* const own = ::strchr(mark + 1, '/');
+  set_cwd(own ? own : "/", own != nullptr);
+}
+
+const Cwd& cwd() {
+  static const bool learned = (learn_cwd(), true);
+  (void)learned;
+  return g_cwd;
+}
+
+// The remainder in the export of a path below a prefix.
+bool fill(const Prefix& prefix, const char* rest, bool slash, char* to) {
+  const size_t folder = ::strlen(prefix.folder), size = ::strlen(rest);
+  if (folder + size + 3 > PATH_MAX) return false;
+  ::memcpy(to, prefix.folder, folder);
+  ::memcpy(to + folder, rest, size + 1);
+  if (folder + size == 0 || slash) ::strcat(to, "/");
+  return true;
+}
+
+bool ends_as_directory(const char* path) {
+  const size_t size = ::strlen(path);
+  if (size == 0) return false;
+  if (path[size - 1] == '/') return true;
+  return path[size - 1] == '.' && (size == 1 || path[size - 2] == '/');
+}
+
+}  // namespace
+
+bool active() {
+  return settings().count != 0;
+}
+
+void moved_to(const char* shown) {
+  if (shown)
+    set_cwd(shown, true);
+  else
+    learn_cwd();
+}
+
+const char* served_cwd() {
+  return active() && cwd().known && cwd().ours ? cwd().path : nullptr;
+}
+
+Route::Route(int base, const char* given, bool follow) : path(given), directory(base) {
+  if (!given || inside != 0 || !active() || given[0] == '\0') return;
+  const bool up = ::strstr(given, "..") != nullptr;
+  const char* start = nullptr;
+  char folder[PATH_MAX];
+  if (given[0] != '/') {
+    if (base == AT_FDCWD) {
+      if (!cwd().known || (!cwd().ours && !cwd().leads && !up)) return;
+      start = cwd().path;
+    } else {
+      if (!is_served(base) || ask(&Served::shown, base, folder, sizeof folder) != 0) return;
+      start = folder;
+    }
+  }
+  const bool from_ours = start == folder || (start && cwd().ours);
+  // With ".." as it is, the export goes up by itself, after links.
+  if (!tidy(start, given, true, shown) || !tidy(start, given, false, within)) return;
+  char soft[PATH_MAX];
+  ::strcpy(soft, within);
+  bool through = from_ours;
+  for (int i = 0; i < settings().count; ++i) {
+    const Prefix& prefix = settings().prefixes[i];
+    const char* const exact = below(soft, prefix.path);
+    through = through || exact;
+    const char* const rest = below(shown, prefix.path);
+    if (!rest) continue;
+    if (!fill(prefix, exact ? exact : rest, ends_as_directory(given), within)) return;
+    to = To::served;
+    target = {-1, within, shown, follow};
+    return;
+  }
+  if (!through) return;
+  path = shown;
+  directory = AT_FDCWD;
+}
+
+}  // namespace forebay::preload

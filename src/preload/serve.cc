@@ -1,0 +1,144 @@
+#include "preload/serve.h"
+
+#include <pthread.h>
+
+#include "store/open_path.h"
+
+namespace forebay::preload {
+
+int64_t failed_with(int code) {
+  Connection::get().counts().failed.fetch_add(1, std::memory_order_relaxed);
+  errno = code;
+  return -1;
+}
+
+int64_t answer(Result<int64_t>&& result) {
+  if (result) return *result;
+  const int code = result.error().code();
+  return failed_with(code == ECANCELED ? EIO : code);
+}
+
+Result<int64_t> done(Result<Reply>&& reply) {
+  if (!reply) return std::move(reply).error();
+  return 0;
+}
+
+Result<Subject> find(const Target& target) {
+  if (target.fd >= 0) {
+    const FileUse use(target.fd);
+    if (!use) return Error(EBADF);
+    return Subject{use->handle, Connection::get().caller(), {}};
+  }
+  const Connection::Use store;
+  if (!store) return store.error();
+  const CallerRef caller = Connection::get().caller();
+  auto found = find_path(*store, caller, target.inside, target.follow ? Follow::yes : Follow::no);
+  if (!found) return std::move(found).error();
+  return Subject{std::move(found->handle), caller, found->attr};
+}
+
+Result<Place> name_of(const Target& target, int root) {
+  const Connection::Use store;
+  if (!store) return store.error();
+  return name_in(*store, Connection::get().caller(), target.inside, root);
+}
+
+Result<Reply> about(const Target& target, Request&& request) {
+  auto subject = find(target);
+  if (!subject) return std::move(subject).error();
+  request.handle = std::move(subject->handle);
+  request.caller = std::move(subject->caller);
+  return Connection::get().call(std::move(request));
+}
+
+namespace {
+
+void duplicated(int fd, int copy) {
+  OpenFiles::get().duplicated(fd, copy);
+}
+
+void closed(void* file) {
+  if (file == kInherited) return;
+  auto& open = *static_cast<OpenFile*>(file);
+  run([&]() -> Result<int64_t> {
+    free_locks(open);
+    OpenFiles::get().drop(open);
+    return 0;
+  });
+}
+
+void leave() {
+  run([&]() -> Result<int64_t> {
+    Connection::get().leave();
+    return 0;
+  });
+}
+
+void report() {
+  run([&]() -> Result<int64_t> {
+    Connection::get().report_so_far();
+    return 0;
+  });
+}
+
+void before_fork() {
+  Connection::get().before_fork();
+  OpenFiles::get().before_fork();
+}
+void after_fork_in_parent() {
+  OpenFiles::get().after_fork_in_parent();
+  Connection::get().after_fork_in_parent();
+}
+void after_fork_in_child() {
+  forget_locks();
+  OpenFiles::get().after_fork_in_child();
+  Connection::get().after_fork_in_child();
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const Served* forebay_served(const Shim* shim) {
+  static const Served kServed = {
+      .open = open_file,
+      .duplicated = duplicated,
+      .closed = closed,
+      .move = move_bytes,
+      .seek = seek,
+      .truncate = truncate,
+      .sync = sync,
+      .allocate = allocate,
+      .get_flags = get_flags,
+      .set_flags = set_flags,
+      .lock = lock,
+      .lock_whole = lock_whole,
+      .shown = shown,
+      .status = status,
+      .access = access,
+      .change = change,
+      .rename = rename,
+      .link = link,
+      .symlink = symlink,
+      .readlink = readlink,
+      .remove = remove,
+      .mkdir = mkdir,
+      .make_file = make_file,
+      .file_system = file_system,
+      .get_xattr = get_xattr,
+      .set_xattr = set_xattr,
+      .list_xattr = list_xattr,
+      .remove_xattr = remove_xattr,
+      .list = list,
+      .next_entry = next_entry,
+      .seek_entry = seek_entry,
+      .end_list = end_list,
+      .map = map,
+      .copy = copy,
+      .report = report,
+      .leave = leave,
+  };
+  Connection::get().begin(*shim);
+  ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  return &kServed;
+}
+
+}  // namespace forebay::preload

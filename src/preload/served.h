@@ -1,0 +1,117 @@
+// The seam between the two libraries of the preload.
+//
+// libforebay-preload.so (the shim) is in every process: it needs nothing but libc, decides whose
+// call it is, and hands everything else to the kernel untouched. libforebay-served.so, which has
+// the Store and all that it needs, is loaded by the first call that is for Forebay; this table of
+// its functions is all that the shim knows of it.
+//
+// As the kernel's: a function returns -1 and sets errno. Any thread. The shim keeps its own
+// functions out of the way while one of these runs (shim.h, Inside).
+#pragma once
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace forebay::preload {
+
+// Descriptors of this process. Null: the kernel's. kOwn: the client's own (sockets and the like),
+// which nobody else may close. kInherited: an open file of ours that came over an exec and was not
+// used yet. Anything else: an open file of ours.
+inline constexpr int kMostDescriptors = 1 << 20;
+using Slot = std::atomic<void*>;
+inline void* const kOwn = reinterpret_cast<void*>(1);
+inline void* const kInherited = reinterpret_cast<void*>(2);
+
+// What a call is about: an open file, or a name.
+struct Target {
+  int fd = -1;                   // >= 0: this open file
+  const char* inside = nullptr;  // its path in the export
+  const char* shown = nullptr;   // as programs know it, without ".", ".." and "//"
+  bool follow = true;            // a symbolic link at the end
+};
+
+struct Transfer {
+  int fd;
+  bool write;
+  const iovec* pieces;
+  int count;
+  off64_t at;       // with `placed`
+  bool placed;      // otherwise at the description's own offset
+  bool append;      // RWF_APPEND
+  bool sync;        // RWF_DSYNC, RWF_SYNC
+};
+
+struct Change {
+  bool mode = false, owner = false, times = false;
+  mode_t to_mode = 0;
+  uid_t uid = 0;
+  gid_t gid = 0;
+  timespec atime = {}, mtime = {};  // as utimensat(2) has them
+};
+
+struct Range {
+  off64_t at, length;
+  int mode;
+};
+
+struct Shim {
+  Slot* slots;
+  void (*say)(const char* line);  // on standard error, in one write
+  void (*count_refusal)();
+};
+
+struct Served {
+  // ---- Open files ----
+  int (*open)(const Target&, int flags, mode_t mode);
+  void (*duplicated)(int fd, int copy);
+  void (*closed)(void* file);  // one descriptor fewer
+  ssize_t (*move)(const Transfer&);
+  off64_t (*seek)(int fd, off64_t by, int whence);
+  int (*truncate)(const Target&, off64_t size);
+  int (*sync)(int fd, bool data_only);
+  int (*allocate)(int fd, const Range&);
+  int (*get_flags)(int fd);
+  int (*set_flags)(int fd, int flags);
+  int (*lock)(int fd, int command, flock64* lock);
+  int (*lock_whole)(int fd, int how);
+  int (*shown)(int fd, char* path, size_t room);  // the path it was opened by
+  // ---- Names and attributes ----
+  int (*status)(const Target&, struct statx* to);
+  int (*access)(const Target&, int mode, bool effective);
+  int (*change)(const Target&, const Change&);
+  int (*rename)(const Target&, const Target& to, unsigned flags);
+  int (*link)(const Target&, const Target& to);
+  int (*symlink)(const char* text, const Target&);
+  ssize_t (*readlink)(const Target&, char* to, size_t room);
+  int (*remove)(const Target&, bool directory);
+  int (*mkdir)(const Target&, mode_t mode);
+  int (*make_file)(const Target&, mode_t mode);
+  int (*file_system)(const Target&, struct statvfs* to);
+  ssize_t (*get_xattr)(const Target&, const char* name, void* to, size_t room);
+  int (*set_xattr)(const Target&, const char* name, const void* value, size_t size, int flags);
+  ssize_t (*list_xattr)(const Target&, char* to, size_t room);
+  int (*remove_xattr)(const Target&, const char* name);
+  // ---- Directories, of an open one ----
+  void* (*list)(int fd);
+  int (*next_entry)(void* listing, dirent64* to);  // 1: one; 0: the end
+  void (*seek_entry)(void* listing, long cookie);
+  void (*end_list)(void* listing);
+  // ---- Whole files ----
+  void* (*map)(int fd, void* at, size_t size, int protection, int flags, off64_t from);
+  int (*copy)(const Target&);  // a memfd with its bytes, to be executed or loaded
+  // ---- The process ----
+  void (*report)();  // before an exec: what was done so far
+  void (*leave)();   // says goodbye to the server, if nobody is in the middle of something
+};
+
+extern "C" const Served* forebay_served(const Shim* shim);
+
+}  // namespace forebay::preload

@@ -1,0 +1,150 @@
+#include "preload/shim.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "preload/placeholder.h"
+
+namespace forebay::preload {
+
+Slot slots[kMostDescriptors];
+thread_local int inside = 0;
+
+namespace {
+
+std::atomic<const Served*> g_served{nullptr};
+pthread_mutex_t g_loading = PTHREAD_MUTEX_INITIALIZER;
+std::atomic<unsigned> g_refusals{0};
+
+long raw_write(int fd, const char* text, size_t size) {
+  return ::syscall(SYS_write, fd, text, size);
+}
+
+// Beside this library, under its own name.
+const Served* load() {
+  Dl_info self;
+  char path[PATH_MAX];
+  if (::dladdr(reinterpret_cast<void*>(&find_next), &self) == 0) return nullptr;
+  const char* const slash = ::strrchr(self.dli_fname, '/');
+  const int folder = slash ? static_cast<int>(slash - self.dli_fname) : 1;
+  ::snprintf(path, sizeof path, "%.*s/libforebay-served.so", folder, slash ? self.dli_fname : ".");
+  void* const library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void* const entry = library ? ::dlsym(library, "forebay_served") : nullptr;
+  if (!entry) {
+    const char* const why = ::dlerror();
+    char line[PATH_MAX + 64];
+    ::snprintf(line, sizeof line, "forebay: nothing can be served: %s\n", why ? why : path);
+    say(line);
+    return nullptr;
+  }
+  static const Shim shim = {slots, &say, [] { g_refusals.fetch_add(1); }};
+  return reinterpret_cast<decltype(&forebay_served)>(entry)(&shim);
+}
+
+// What came over an exec: placeholders, found by their names.
+void adopt_inherited() {
+  const int folder =
+      static_cast<int>(::syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder < 0) return;
+  alignas(dirent64) char buffer[4096];
+  for (;;) {
+    const long bytes = ::syscall(SYS_getdents64, folder, buffer, sizeof buffer);
+    if (bytes <= 0) break;
+    for (long at = 0; at < bytes;) {
+      const auto* const entry = reinterpret_cast<const dirent64*>(buffer + at);
+      at += entry->d_reclen;
+      if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
+      char path[300], link[64];
+      ::snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
+      const long size = ::syscall(SYS_readlink, path, link, sizeof link);
+      constexpr size_t kSize = sizeof kPlaceholderLink - 1;
+      if (size < static_cast<long>(kSize) || ::memcmp(link, kPlaceholderLink, kSize) != 0) continue;
+      const int fd = ::atoi(entry->d_name);
+      if (fd < kMostDescriptors) slots[fd].store(kInherited);
+    }
+  }
+  ::syscall(SYS_close, folder);
+}
+
+// First of all libraries (-z initfirst), because libstdc++ looks at stdout when it begins; so libc
+// does not know the environment yet.
+__attribute__((constructor)) void begin(int, char**, char** environment) {
+  if (!environ) environ = environment;
+  if (!active()) return;
+  const int kept = errno;
+  (void)served_cwd();  // learned now, while there is one thread
+  adopt_inherited();
+  for (int fd = 0; fd <= 2; ++fd)
+    if (is_served(fd)) standard_stream_changed(fd);
+  errno = kept;
+}
+
+__attribute__((destructor)) void end() {
+  const Served* const served = served_if_loaded();
+  if (!served) return;
+  flush_streams();
+  const Inside in;
+  served->leave();
+}
+
+}  // namespace
+
+const Served* served_if_loaded() {
+  return g_served.load(std::memory_order_acquire);
+}
+
+const Served* load_served() {
+  const Served* served = served_if_loaded();
+  if (served) return served;
+  const Inside in;
+  ::pthread_mutex_lock(&g_loading);
+  served = g_served.load();
+  if (!served) g_served.store(served = load());
+  ::pthread_mutex_unlock(&g_loading);
+  if (!served) errno = EIO;
+  return served;
+}
+
+void* find_next(const char* name) {
+  const int kept = errno;
+  void* const function = ::dlsym(RTLD_NEXT, name);
+  errno = kept;
+  return function;
+}
+
+void say(const char* line) {
+  const int kept = errno;
+  const size_t size = ::strlen(line);
+  if (slots[2].load() > kOwn && g_served.load() && inside == 0) {
+    const iovec piece = {const_cast<char*>(line), size};
+    ask(&Served::move, Transfer{2, true, &piece, 1, 0, false, false, false});
+  } else {
+    (void)raw_write(2, line, size);
+  }
+  errno = kept;
+}
+
+int refuse(const char* call, const char* why, int code) {
+  // So many different calls may be refused with a line each.
+  static std::atomic<const char*> said[64];
+  g_refusals.fetch_add(1);
+  for (auto& one : said) {
+    const char* expected = nullptr;
+    if (!one.compare_exchange_strong(expected, call)) {
+      if (::strcmp(expected, call) == 0) break;
+      continue;
+    }
+    char line[512];
+    ::snprintf(line, sizeof line, "forebay: %s: %s\n", call, why);
+    say(line);
+    break;
+  }
+  errno = code;
+  return -1;
+}
+
+}  // namespace forebay::preload

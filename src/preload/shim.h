@@ -1,0 +1,115 @@
+// What every function of the shim works with: whose call it is, and how to make it of the next
+// library's, which is libc unless something else is preloaded too.
+//
+// Nothing here may need more than libc, or run before it is asked: this is in every process.
+#pragma once
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+
+#include <type_traits>
+
+#include "preload/served.h"
+
+namespace forebay::preload {
+
+extern Slot slots[kMostDescriptors];
+
+// While a function of the other library runs, its calls are its own.
+extern thread_local int inside __attribute__((tls_model("initial-exec")));
+class Inside {
+ public:
+  Inside() { ++inside; }
+  ~Inside() { --inside; }
+  Inside(const Inside&) = delete;
+};
+
+// An open file of ours? One load.
+inline bool is_served(int fd) {
+  if (static_cast<unsigned>(fd) >= unsigned{kMostDescriptors} || inside != 0) return false;
+  return slots[fd].load(std::memory_order_acquire) > kOwn;
+}
+inline bool is_own(int fd) {
+  return static_cast<unsigned>(fd) < unsigned{kMostDescriptors} && inside == 0 &&
+         slots[fd].load(std::memory_order_relaxed) == kOwn;
+}
+
+// The other library's functions, which it is loaded for; null: it cannot be, errno says EIO and a
+// line why.
+const Served* load_served();
+const Served* served_if_loaded();
+
+// Calls one, with our own functions out of the way.
+template <class R, class... P, class... A>
+R ask(R (*Served::*function)(P...), A&&... arguments) {
+  const Served* const served = load_served();
+  const Inside in;
+  if constexpr (std::is_void_v<R>) {
+    if (served) (served->*function)(static_cast<A&&>(arguments)...);
+  } else if constexpr (std::is_pointer_v<R>) {
+    return served ? (served->*function)(static_cast<A&&>(arguments)...) : nullptr;
+  } else {
+    return served ? (served->*function)(static_cast<A&&>(arguments)...) : R(-1);
+  }
+}
+
+// One line on standard error, wherever that leads.
+void say(const char* line);
+// What cannot be served: a line, once for each call, and the errno. Returns -1.
+int refuse(const char* call, const char* why, int code);
+
+// ---- The next library's functions ----
+
+template <size_t N>
+struct Name {
+  char text[N];
+  constexpr Name(const char (&s)[N]) {  // NOLINT: as a string
+    for (size_t i = 0; i < N; ++i) text[i] = s[i];
+  }
+};
+
+void* find_next(const char* name);
+
+template <Name kName, class R, class... A>
+R next(A... arguments) {
+  static std::atomic<void*> found{nullptr};
+  void* function = found.load(std::memory_order_relaxed);
+  if (!function) found.store(function = find_next(kName.text), std::memory_order_relaxed);
+  if (!function) return errno = ENOSYS, R(-1);
+  return reinterpret_cast<R (*)(A...)>(function)(arguments...);
+}
+
+// ---- Where a name leads ----
+
+struct Route {
+  enum class To { kernel, served };
+  To to = To::kernel;
+  const char* path = nullptr;  // for the kernel: as it was given, or whole if that leads nowhere
+  int directory = -100;        // AT_FDCWD if the path is whole
+  Target target;
+  char shown[PATH_MAX], within[PATH_MAX];
+
+  Route(int base, const char* given, bool follow = true);
+  Route(const Route&) = delete;
+  bool served() const { return to == To::served; }
+};
+
+bool active();  // something is to be served in this process
+// The working directory has changed to this one of ours, or (null) to one of the kernel's.
+void moved_to(const char* shown);
+const char* served_cwd();  // null: it is the kernel's
+
+// ---- Between the files of the shim ----
+void to_stat(const struct ::statx& from, struct stat* to);
+void standard_stream_changed(int fd);  // 0, 1 or 2 is another file now
+void flush_streams();
+int close_served(int fd);
+
+}  // namespace forebay::preload
+
+// Gives one of our functions a name of libc's. By alias, because libc's headers give the same name
+// other types (open64 for open and the like).
+#define FOREBAY_EXPORT(symbol, function)                                \
+  extern "C" decltype(function) export_##symbol __asm__(#symbol)        \
+      __attribute__((alias(#function), visibility("default"), used))

@@ -1,0 +1,351 @@
+// Descriptors: opened, duplicated, closed, and their flags.
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "preload/shim.h"
+
+using namespace forebay::preload;
+
+namespace forebay::preload {
+
+// Takes the slot: the file is one descriptor shorter.
+int close_served(int fd) {
+  void* const file = slots[fd].exchange(nullptr);
+  const int done = next<"close", int>(fd);
+  const int kept = errno;
+  if (file > kOwn) ask(&Served::closed, file);
+  errno = kept;
+  return done;
+}
+
+}  // namespace forebay::preload
+
+namespace {
+
+bool makes(int flags) {
+  return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE;
+}
+
+int open_at(int base, const char* path, int flags, mode_t mode) {
+  const Route route(base, path, !(flags & O_NOFOLLOW));
+  if (!route.served() && base == AT_FDCWD) return next<"open64", int>(route.path, flags, mode);
+  if (!route.served()) return next<"openat64", int>(route.directory, route.path, flags, mode);
+  const int fd = ask(&Served::open, route.target, flags, mode);
+  if (fd >= 0 && fd <= 2) standard_stream_changed(fd);
+  return fd;
+}
+
+// The client's own descriptors go where no program looks for a free one.
+int move_away(int fd) {
+  if (inside == 0 || fd < 0) return fd;
+  rlimit limit = {};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const rlim_t top = limit.rlim_cur < 65536 ? limit.rlim_cur : 65536;
+  const int high = top > 512 ? static_cast<int>(top) - 256 : static_cast<int>(top / 2);
+  int own = next<"fcntl64", int>(fd, F_DUPFD_CLOEXEC, high);
+  if (own < 0) own = fd;
+  if (own != fd) next<"close", int>(fd);
+  if (own < kMostDescriptors) slots[own].store(kOwn);
+  return own;
+}
+
+// `copy` is a new descriptor of what `fd` is.
+int duplicated(int fd, int copy) {
+  if (copy < 0) return copy;
+  if (is_served(fd)) ask(&Served::duplicated, fd, copy);
+  if (copy <= 2) standard_stream_changed(copy);
+  return copy;
+}
+
+// Whatever `to` was is closed by the kernel in the same step.
+int onto(int fd, int to, int flags, bool with_flags) {
+  if (inside != 0) return with_flags ? next<"dup3", int>(fd, to, flags) : next<"dup2", int>(fd, to);
+  if (is_own(to) || is_own(fd)) return errno = is_own(to) ? EBUSY : EBADF, -1;
+  if (fd == to || !active())
+    return with_flags ? next<"dup3", int>(fd, to, flags) : next<"dup2", int>(fd, to);
+  if (to >= 0 && to <= 2) standard_stream_changed(-1 - to);
+  void* const before =
+      static_cast<unsigned>(to) < unsigned{kMostDescriptors} ? slots[to].load() : nullptr;
+  const int copy = with_flags ? next<"dup3", int>(fd, to, flags) : next<"dup2", int>(fd, to);
+  if (copy < 0) return copy;
+  if (before > kOwn) slots[to].store(nullptr);
+  duplicated(fd, copy);
+  if (before > kOwn) ask(&Served::closed, before);
+  return copy;
+}
+
+int control(int fd, int command, void* argument) {
+  switch (command) {
+    case F_DUPFD:
+    case F_DUPFD_CLOEXEC:
+      return duplicated(fd, next<"fcntl64", int>(fd, command, argument));
+    case F_GETFD:
+    case F_SETFD:
+      return next<"fcntl64", int>(fd, command, argument);
+    case F_GETFL:
+      return ask(&Served::get_flags, fd);
+    case F_SETFL:
+      return ask(&Served::set_flags, fd, static_cast<int>(reinterpret_cast<intptr_t>(argument)));
+    case F_GETLK:
+    case F_SETLK:
+    case F_SETLKW:
+    case F_OFD_GETLK:
+    case F_OFD_SETLK:
+    case F_OFD_SETLKW:
+      return ask(&Served::lock, fd, command, static_cast<flock64*>(argument));
+    default:
+      return refuse("fcntl", "this command is not served", EINVAL);
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+// ---- Opening ----
+
+int fb_openat(int base, const char* path, int flags, ...) {
+  mode_t mode = 0;
+  if (makes(flags)) {
+    va_list more;
+    va_start(more, flags);
+    mode = va_arg(more, mode_t);
+    va_end(more);
+  }
+  return open_at(base, path, flags, mode);
+}
+int fb_open(const char* path, int flags, ...) {
+  mode_t mode = 0;
+  if (makes(flags)) {
+    va_list more;
+    va_start(more, flags);
+    mode = va_arg(more, mode_t);
+    va_end(more);
+  }
+  return open_at(AT_FDCWD, path, flags, mode);
+}
+int fb_open_2(const char* path, int flags) {
+  return open_at(AT_FDCWD, path, flags, 0);
+}
+int fb_openat_2(int base, const char* path, int flags) {
+  return open_at(base, path, flags, 0);
+}
+int fb_creat(const char* path, mode_t mode) {
+  return open_at(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode);
+}
+
+FOREBAY_EXPORT(open, fb_open);
+FOREBAY_EXPORT(open64, fb_open);
+FOREBAY_EXPORT(__open, fb_open);
+FOREBAY_EXPORT(__open64, fb_open);
+FOREBAY_EXPORT(__open_2, fb_open_2);
+FOREBAY_EXPORT(__open64_2, fb_open_2);
+FOREBAY_EXPORT(openat, fb_openat);
+FOREBAY_EXPORT(openat64, fb_openat);
+FOREBAY_EXPORT(__openat_2, fb_openat_2);
+FOREBAY_EXPORT(__openat64_2, fb_openat_2);
+FOREBAY_EXPORT(creat, fb_creat);
+FOREBAY_EXPORT(creat64, fb_creat);
+
+// ---- Closing and duplicating ----
+
+int fb_close(int fd) {
+  if (is_served(fd)) {
+    if (fd <= 2) standard_stream_changed(-1 - fd);
+    const int done = close_served(fd);
+    if (fd <= 2) standard_stream_changed(fd);
+    return done;
+  }
+  if (is_own(fd)) return errno = EBADF, -1;
+  if (inside != 0 && static_cast<unsigned>(fd) < unsigned{kMostDescriptors}) {
+    void* own = kOwn;
+    slots[fd].compare_exchange_strong(own, nullptr);
+  }
+  return next<"close", int>(fd);
+}
+
+int fb_close_range(unsigned first, unsigned last, int flags) {
+  constexpr int kCloexec = 1 << 2;
+  if (!active() || (flags & kCloexec)) return next<"close_range", int>(first, last, flags);
+  const unsigned end = last < kMostDescriptors ? last : unsigned{kMostDescriptors} - 1;
+  unsigned from = first;
+  for (unsigned fd = first; fd <= end && first <= last; ++fd) {
+    void* const what = slots[fd].load(std::memory_order_relaxed);
+    if (!what) continue;
+    if (fd > from) next<"close_range", int>(from, fd - 1, flags);
+    if (what > kOwn) fb_close(static_cast<int>(fd));
+    from = fd + 1;
+  }
+  return from > last ? 0 : next<"close_range", int>(from, last, flags);
+}
+void fb_closefrom(int first) {
+  if (!active()) return void(next<"closefrom", long>(first));
+  fb_close_range(first < 0 ? 0u : static_cast<unsigned>(first), ~0u, 0);
+}
+
+int fb_dup(int fd) {
+  if (is_own(fd)) return errno = EBADF, -1;
+  return duplicated(fd, next<"dup", int>(fd));
+}
+int fb_dup2(int fd, int to) {
+  return onto(fd, to, 0, false);
+}
+int fb_dup3(int fd, int to, int flags) {
+  return onto(fd, to, flags, true);
+}
+
+FOREBAY_EXPORT(close, fb_close);
+FOREBAY_EXPORT(__close, fb_close);
+FOREBAY_EXPORT(close_range, fb_close_range);
+FOREBAY_EXPORT(closefrom, fb_closefrom);
+FOREBAY_EXPORT(dup, fb_dup);
+FOREBAY_EXPORT(dup2, fb_dup2);
+FOREBAY_EXPORT(__dup2, fb_dup2);
+FOREBAY_EXPORT(dup3, fb_dup3);
+
+// ---- Flags and locks ----
+
+int fb_fcntl(int fd, int command, ...) {
+  va_list more;
+  va_start(more, command);
+  void* const argument = va_arg(more, void*);
+  va_end(more);
+  if (is_served(fd)) return control(fd, command, argument);
+  const int done = next<"fcntl64", int>(fd, command, argument);
+  if (command == F_DUPFD && inside == 0 && done >= 0 && done <= 2) standard_stream_changed(done);
+  return done;
+}
+int fb_flock(int fd, int how) {
+  return is_served(fd) ? ask(&Served::lock_whole, fd, how) : next<"flock", int>(fd, how);
+}
+int fb_lockf(int fd, int command, off64_t length) {
+  if (!is_served(fd)) return next<"lockf64", int>(fd, command, length);
+  flock64 lock = {};
+  lock.l_type = command == F_ULOCK ? F_UNLCK : F_WRLCK;
+  lock.l_whence = SEEK_CUR;
+  lock.l_len = length;
+  switch (command) {
+    case F_TEST:
+      if (ask(&Served::lock, fd, F_GETLK, &lock) != 0) return -1;
+      return lock.l_type == F_UNLCK ? 0 : (errno = EACCES, -1);
+    case F_ULOCK:
+    case F_TLOCK:
+      return ask(&Served::lock, fd, F_SETLK, &lock);
+    case F_LOCK:
+      return ask(&Served::lock, fd, F_SETLKW, &lock);
+    default:
+      return errno = EINVAL, -1;
+  }
+}
+
+FOREBAY_EXPORT(fcntl, fb_fcntl);
+FOREBAY_EXPORT(fcntl64, fb_fcntl);
+FOREBAY_EXPORT(__fcntl, fb_fcntl);
+FOREBAY_EXPORT(flock, fb_flock);
+FOREBAY_EXPORT(lockf, fb_lockf);
+FOREBAY_EXPORT(lockf64, fb_lockf);
+
+// ---- Waiting: a file is always ready ----
+
+int fb_poll(pollfd* all, nfds_t count, int timeout) {
+  int ready = 0;
+  for (nfds_t i = 0; active() && i < count; ++i)
+    if (is_served(all[i].fd)) ++ready;
+  if (ready == 0) return next<"poll", int>(all, count, timeout);
+  auto* const others = static_cast<pollfd*>(::malloc(count * sizeof(pollfd)));
+  if (!others) return errno = ENOMEM, -1;
+  for (nfds_t i = 0; i < count; ++i) {
+    others[i] = all[i];
+    if (is_served(all[i].fd)) others[i].fd = -1;
+  }
+  int done = next<"poll", int>(others, count, 0);
+  for (nfds_t i = 0; done >= 0 && i < count; ++i) {
+    const auto wanted = static_cast<short>(all[i].events & (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM));
+    all[i].revents = is_served(all[i].fd) ? wanted : others[i].revents;
+    if (is_served(all[i].fd) && wanted) ++done;
+  }
+  ::free(others);
+  return done;
+}
+int fb_ppoll(pollfd* all, nfds_t count, const timespec* timeout, const sigset_t* mask) {
+  for (nfds_t i = 0; active() && i < count; ++i)
+    if (is_served(all[i].fd)) return fb_poll(all, count, 0);
+  return next<"ppoll", int>(all, count, timeout, mask);
+}
+
+FOREBAY_EXPORT(poll, fb_poll);
+FOREBAY_EXPORT(ppoll, fb_ppoll);
+
+// The sets of what is ours, taken out; how many.
+static int take_out(int count, fd_set* set, fd_set* ours) {
+  int found = 0;
+  FD_ZERO(ours);
+  for (int fd = 0; set && fd < count && fd < FD_SETSIZE; ++fd)
+    if (FD_ISSET(fd, set) && is_served(fd)) {
+      FD_CLR(fd, set);
+      FD_SET(fd, ours);
+      ++found;
+    }
+  return found;
+}
+static void put_back(int count, fd_set* set, const fd_set* ours) {
+  for (int fd = 0; set && fd < count && fd < FD_SETSIZE; ++fd)
+    if (FD_ISSET(fd, ours)) FD_SET(fd, set);
+}
+int fb_select(int count, fd_set* in, fd_set* out, fd_set* other, timeval* timeout) {
+  if (!active() || !served_if_loaded()) return next<"select", int>(count, in, out, other, timeout);
+  fd_set ready_in, ready_out, ignored;
+  const int found = take_out(count, in, &ready_in) + take_out(count, out, &ready_out);
+  take_out(count, other, &ignored);
+  timeval now = {0, 0};
+  const int done = next<"select", int>(count, in, out, other, found > 0 ? &now : timeout);
+  if (done < 0) return done;
+  put_back(count, in, &ready_in);
+  put_back(count, out, &ready_out);
+  return done + found;
+}
+int fb_epoll_ctl(int poll, int how, int fd, epoll_event* event) {
+  if (is_served(fd)) return errno = EPERM, -1;
+  return next<"epoll_ctl", int>(poll, how, fd, event);
+}
+
+FOREBAY_EXPORT(select, fb_select);
+FOREBAY_EXPORT(epoll_ctl, fb_epoll_ctl);
+
+// ---- Descriptors that the client makes for itself ----
+
+int fb_socket(int domain, int type, int protocol) {
+  return move_away(next<"socket", int>(domain, type, protocol));
+}
+int fb_epoll_create1(int flags) {
+  return move_away(next<"epoll_create1", int>(flags));
+}
+int fb_epoll_create(int size) {
+  return move_away(next<"epoll_create", int>(size));
+}
+int fb_eventfd(unsigned start, int flags) {
+  return move_away(next<"eventfd", int>(start, flags));
+}
+int fb_timerfd_create(int clock, int flags) {
+  return move_away(next<"timerfd_create", int>(clock, flags));
+}
+int fb_memfd_create(const char* name, unsigned flags) {
+  return move_away(next<"memfd_create", int>(name, flags));
+}
+
+FOREBAY_EXPORT(socket, fb_socket);
+FOREBAY_EXPORT(epoll_create1, fb_epoll_create1);
+FOREBAY_EXPORT(epoll_create, fb_epoll_create);
+FOREBAY_EXPORT(eventfd, fb_eventfd);
+FOREBAY_EXPORT(timerfd_create, fb_timerfd_create);
+FOREBAY_EXPORT(memfd_create, fb_memfd_create);
+}

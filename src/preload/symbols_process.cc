@@ -1,0 +1,277 @@
+// Processes: programs that are started, and how this one ends.
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "preload/shim.h"
+
+using namespace forebay::preload;
+
+namespace {
+
+constexpr int kMostWords = 1 << 20;
+
+// "#!" and what follows it, in place: the interpreter and its one argument.
+struct Script {
+  char text[256];
+  char* interpreter = nullptr;
+  char* argument = nullptr;
+
+  explicit Script(int fd) {
+    const ssize_t n = ::pread64(fd, text, sizeof text - 1, 0);
+    if (n < 3 || text[0] != '#' || text[1] != '!') return;
+    text[n] = '\0';
+    text[::strcspn(text, "\n")] = '\0';
+    char* at = text + 2 + ::strspn(text + 2, " \t");
+    if (!*at) return;
+    interpreter = at;
+    at += ::strcspn(at, " \t");
+    if (!*at) return;
+    *at++ = '\0';
+    at += ::strspn(at, " \t");
+    for (size_t end = ::strlen(at); end > 0 && (at[end - 1] == ' ' || at[end - 1] == '\t');)
+      at[--end] = '\0';
+    if (*at) argument = at;
+  }
+};
+
+int run_script(const Script& script, const char* path, char* const* words, char* const* environment);
+
+// A served program runs from a copy in memory.
+int run_served(const Route& route, const char* path, char* const* words, char* const* environment) {
+  if (ask(&Served::access, route.target, X_OK, true) != 0) return -1;
+  struct statx found;
+  if (ask(&Served::status, route.target, &found) != 0) return -1;
+  if (!S_ISREG(found.stx_mode)) return errno = EACCES, -1;
+  const int fd = ask(&Served::copy, route.target);
+  if (fd < 0) return -1;
+  const Script script(fd);
+  if (script.interpreter)
+    run_script(script, path, words, environment);
+  else
+    ::syscall(SYS_execveat, fd, "", words, environment, AT_EMPTY_PATH);
+  const int kept = errno;
+  const Inside in;
+  ::close(fd);
+  errno = kept;
+  return -1;
+}
+
+void report() {
+  if (const Served* const served = served_if_loaded(); served && inside == 0) {
+    const Inside in;
+    served->report();
+  }
+}
+
+int run(const char* path, char* const* words, char* const* environment) {
+  const Route route(AT_FDCWD, path);
+  report();
+  if (route.served()) return run_served(route, path, words, environment);
+  return next<"execve", int>(route.path, words, environment);
+}
+
+int run_script(const Script& script, const char* path, char* const* words,
+               char* const* environment) {
+  int count = 0;
+  while (words && words[count]) ++count;
+  auto** const all = static_cast<const char**>(::malloc(sizeof(char*) * (static_cast<size_t>(count) + 4)));
+  if (!all) return errno = ENOMEM, -1;
+  int n = 0;
+  all[n++] = script.interpreter;
+  if (script.argument) all[n++] = script.argument;
+  all[n++] = path;
+  for (int i = 1; i < count; ++i) all[n++] = words[i];
+  all[n] = nullptr;
+  run(script.interpreter, const_cast<char* const*>(all), environment);
+  const int kept = errno;
+  ::free(all);
+  errno = kept;
+  return -1;
+}
+
+// The words of execl(3), from its second on, and perhaps an environment after them.
+struct Words {
+  char** all = nullptr;
+  char* const* environment = environ;
+
+  Words(const char* first, va_list more, bool with_environment) {
+    va_list again;
+    va_copy(again, more);
+    size_t count = 1;
+    while (first && va_arg(again, char*) && count < kMostWords) ++count;
+    va_end(again);
+    all = static_cast<char**>(::malloc(sizeof(char*) * (count + 1)));
+    if (!all) return;
+    all[0] = const_cast<char*>(first);
+    for (size_t i = 1; first && i <= count; ++i) all[i] = va_arg(more, char*);
+    if (with_environment) environment = va_arg(more, char* const*);
+  }
+  ~Words() { ::free(all); }
+  Words(const Words&) = delete;
+};
+
+int search(const char* file, char* const* words, char* const* environment) {
+  if (file && ::strchr(file, '/')) return run(file, words, environment);
+  report();
+  return next<"execvpe", int>(file, words, environment);
+}
+
+void leave() {
+  if (const Served* const served = served_if_loaded(); served && inside == 0) {
+    const Inside in;
+    served->leave();
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+// ---- Starting programs ----
+
+int fb_execve(const char* path, char* const* words, char* const* environment) {
+  return run(path, words, environment);
+}
+int fb_execv(const char* path, char* const* words) {
+  return run(path, words, environ);
+}
+int fb_execvpe(const char* file, char* const* words, char* const* environment) {
+  return search(file, words, environment);
+}
+int fb_execvp(const char* file, char* const* words) {
+  return search(file, words, environ);
+}
+int fb_execl(const char* path, const char* first, ...) {
+  va_list more;
+  va_start(more, first);
+  const Words words(first, more, false);
+  va_end(more);
+  return run(path, words.all, environ);
+}
+int fb_execle(const char* path, const char* first, ...) {
+  va_list more;
+  va_start(more, first);
+  const Words words(first, more, true);
+  va_end(more);
+  return run(path, words.all, words.environment);
+}
+int fb_execlp(const char* file, const char* first, ...) {
+  va_list more;
+  va_start(more, first);
+  const Words words(first, more, false);
+  va_end(more);
+  return search(file, words.all, environ);
+}
+int fb_fexecve(int fd, char* const* words, char* const* environment) {
+  if (!is_served(fd)) return next<"fexecve", int>(fd, words, environment);
+  const Target target{fd, nullptr, nullptr, true};
+  const int copy = ask(&Served::copy, target);
+  if (copy < 0) return -1;
+  ::syscall(SYS_execveat, copy, "", words, environment, AT_EMPTY_PATH);
+  return -1;
+}
+
+// A child that shares our memory but not our descriptors would break both.
+pid_t fb_vfork() {
+  return ::fork();
+}
+
+int fb_posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
+                   const posix_spawnattr_t* attributes, char* const* words,
+                   char* const* environment) {
+  const Route route(AT_FDCWD, path);
+  if (!route.served())
+    return next<"posix_spawn", int>(pid, route.path, actions, attributes, words, environment);
+  if (ask(&Served::access, route.target, X_OK, true) != 0) return errno;
+  const int fd = ask(&Served::copy, route.target);
+  if (fd < 0) return errno;
+  char copy[64];
+  ::snprintf(copy, sizeof copy, "/proc/self/fd/%d", fd);
+  const Script script(fd);
+  int done = 0;
+  if (script.interpreter) {
+    done = ENOEXEC;
+    refuse("posix_spawn", "a served script can be started by execve only", ENOEXEC);
+  } else {
+    done = next<"posix_spawn", int>(pid, static_cast<const char*>(copy), actions, attributes, words,
+                                    environment);
+  }
+  const Inside in;
+  ::close(fd);
+  return done;
+}
+int fb_posix_spawnp(pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions,
+                    const posix_spawnattr_t* attributes, char* const* words,
+                    char* const* environment) {
+  if (file && ::strchr(file, '/'))
+    return fb_posix_spawn(pid, file, actions, attributes, words, environment);
+  return next<"posix_spawnp", int>(pid, file, actions, attributes, words, environment);
+}
+int fb_spawn_addopen(posix_spawn_file_actions_t* actions, int fd, const char* path, int flags,
+                     mode_t mode) {
+  const Route route(AT_FDCWD, path);
+  if (route.served()) return refuse("posix_spawn_file_actions_addopen", "not served", ENOTSUP), ENOTSUP;
+  return next<"posix_spawn_file_actions_addopen", int>(actions, fd, route.path, flags, mode);
+}
+int fb_spawn_addchdir(posix_spawn_file_actions_t* actions, const char* path) {
+  const Route route(AT_FDCWD, path);
+  if (route.served()) return refuse("posix_spawn_file_actions_addchdir", "not served", ENOTSUP), ENOTSUP;
+  return next<"posix_spawn_file_actions_addchdir_np", int>(actions, route.path);
+}
+
+FOREBAY_EXPORT(execve, fb_execve);
+FOREBAY_EXPORT(execv, fb_execv);
+FOREBAY_EXPORT(execvp, fb_execvp);
+FOREBAY_EXPORT(execvpe, fb_execvpe);
+FOREBAY_EXPORT(execl, fb_execl);
+FOREBAY_EXPORT(execle, fb_execle);
+FOREBAY_EXPORT(execlp, fb_execlp);
+FOREBAY_EXPORT(fexecve, fb_fexecve);
+FOREBAY_EXPORT(posix_spawn, fb_posix_spawn);
+FOREBAY_EXPORT(posix_spawnp, fb_posix_spawnp);
+FOREBAY_EXPORT(posix_spawn_file_actions_addopen, fb_spawn_addopen);
+FOREBAY_EXPORT(posix_spawn_file_actions_addchdir_np, fb_spawn_addchdir);
+FOREBAY_EXPORT(vfork, fb_vfork);
+FOREBAY_EXPORT(__vfork, fb_vfork);
+
+// ---- Ending ----
+
+void fb__exit(int code) {
+  leave();
+  next<"_exit", long>(code);
+}
+
+FOREBAY_EXPORT(_exit, fb__exit);
+FOREBAY_EXPORT(_Exit, fb__exit);
+
+// ---- Libraries ----
+
+// The name to load it by: a copy in memory of a served one, which stays open.
+__attribute__((noinline)) static const char* loadable(const char* path) {
+  if (!path || !::strchr(path, '/') || inside != 0) return path;
+  const Route route(AT_FDCWD, path);
+  if (!route.served()) return path;
+  const int fd = ask(&Served::copy, route.target);
+  static thread_local char copy[64];
+  if (fd < 0) return path;
+  ::snprintf(copy, sizeof copy, "/proc/self/fd/%d", fd);
+  return copy;
+}
+
+// libc looks at who calls it (RUNPATH), so the last step must be a jump.
+void* fb_dlopen(const char* path, int flags) {
+  using Function = void* (*)(const char*, int);
+  static std::atomic<Function> found{nullptr};
+  Function function = found.load(std::memory_order_relaxed);
+  if (!function) found.store(function = reinterpret_cast<Function>(find_next("dlopen")));
+  path = loadable(path);
+  return function(path, flags);
+}
+
+FOREBAY_EXPORT(dlopen, fb_dlopen);
+}
