@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import select
 import shutil
 import signal
 import socket
@@ -110,13 +111,19 @@ class Client:
             raise RuntimeError(answer["error"])
         return answer["result"]
 
-    def do(self, *words):
+    def say(self, *words):
         self.process.stdin.write(json.dumps(words) + "\n")
         self.process.stdin.flush()
+
+    def has_answered(self):
+        return bool(select.select([self.process.stdout], [], [], 0)[0])
+
+    def do(self, *words):
+        self.say(*words)
         return self.hear()
 
 
-class Nodes(Case):
+class Cluster(Case):
     """Servers in network namespaces, one for each, and beside each one for its clients, from which
     no other server can be reached."""
 
@@ -246,8 +253,8 @@ class Nodes(Case):
     def client(self, name):
         return Client(self, self.within("c" + name), self.client_env(name), self.user)
 
-    # ---- Tests ----
 
+class Nodes(Cluster):
     def test_a_client_reaches_its_server_only(self):
         self.start_all()
         self.fine("a", "ls", "/")
