@@ -336,6 +336,25 @@ class Nodes(Cluster):
             got = clients["b"].do("read", path, 0, "", ends[path] + 10)
             self.assertTrue(got == content[path], path)
 
+    def test_temporary_numbers_go_with_who_uses_them(self):
+        self.start_all("--set", "server.grace=1s")
+        a, b = self.client("a"), self.client("b")
+        paths = [f"/shared{i}" for i in range(4)]  # they live at different servers
+        for path in paths:
+            a.do("create", path, 0, "tmp:n")
+            self.assertEqual(b.do("add", path, 0, "tmp:n", 1), 0)
+        a.process.kill()
+        name = self.random.choice(self.NAMES)
+        for path in paths:
+            self.assertEqual(b.do("add", path, 0, "tmp:n", 1), 1)
+        time.sleep(2)
+        for path in paths:
+            self.assertEqual(b.do("add", path, 0, "tmp:n", 1), 2)  # b has it open
+        b.process.kill()
+        for path in paths:
+            wait_for("temporary numbers to go",
+                     lambda: "tmp:" not in self.fine(name, "attr", "list", path), 20)
+
     def test_locks_through_any_server(self):
         self.start_all("--set", "server.grace=2s")
         a, b, c = (self.client(name) for name in self.NAMES)
