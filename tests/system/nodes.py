@@ -86,10 +86,11 @@ class Keys(Case):
 
 
 def has_ended(pid):
-    """Gone, or waiting for whoever is to bury it."""
+    """Gone, with all its threads, or waiting for whoever is to bury it."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+            state = file.read().rsplit(")", 1)[1].split()[0]
+        return state == "Z" and len(os.listdir(f"/proc/{pid}/task")) == 1
     except OSError:
         return True
 
