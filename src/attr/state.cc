@@ -91,6 +91,11 @@ Result<uint64_t> State::forget_file(const Command& c) {
   return uint64_t{0};
 }
 
+Handle State::handle(uint32_t number) const {
+  const File* const file = at(number);
+  return file ? Handle{file->handle} : Handle{};
+}
+
 std::vector<std::pair<uint32_t, Handle>> State::files() const {
   std::vector<std::pair<uint32_t, Handle>> all;
   for (const auto& [number, file] : files_) all.emplace_back(number, Handle{file->handle});

@@ -117,6 +117,7 @@ class State {
   // Those whose last request is older than `before`, by the numbers that touch() gave.
   void touch(const Once& once, uint64_t tick);
   std::vector<Once> clients_before(uint64_t tick) const;
+  Handle handle(uint32_t file) const;  // one of its handles; empty: it is not known
   // Every file, by one of its handles.
   std::vector<std::pair<uint32_t, Handle>> files() const;
   // Files of which nothing is known but an end that their size shows as well.

@@ -316,6 +316,12 @@ struct Reply {
 
 using Completion = Callback<void(Result<Reply>&&)>;
 
+// Attributes whose names begin so are there only while somebody has their file open.
+inline constexpr std::string_view kTemporary = "tmp:";
+constexpr bool is_temporary(std::string_view attribute) {
+  return attribute.starts_with(kTemporary);
+}
+
 // Limits that hold at every door.
 inline constexpr size_t kMaxName = 255;         // one component, ENAMETOOLONG beyond
 inline constexpr size_t kMaxPath = 4095;        // a symlink's target, a path given to lookup

@@ -40,6 +40,12 @@ bool Meeting::near() {
   return memory.has_value();
 }
 
+void Meeting::move(std::unique_ptr<AttrState> served) {
+  moved_ = true;
+  served_ = served.get();
+  state_ = std::move(served);
+}
+
 void Meeting::move(const Invitation& invitation, Arbiter* arbiter) {
   invitation_ = invitation;
   arbiter_ = arbiter;

@@ -1,10 +1,12 @@
 // Meeting: where the ranks of an open file find the state that they share (shared_state.h). On one
 // node it is memory of rank 0, which the others map through /proc; nothing of it has a name, so
-// nothing stays behind. On several nodes it is an Arbiter of rank 0.
+// nothing stays behind. On several nodes it is at the file's server, or, if it has none, an Arbiter
+// of rank 0.
 //
 // Two steps, because they are collective: rank 0 makes a Place and broadcasts it, each rank says
-// whether it is near (on that node); if any is not, rank 0 invites all to an arbiter, which nobody
-// connects to before the first use: most files never share a pointer.
+// whether it is near (on that node); if any is not, rank 0 tells all a cookie for the server, or
+// invites them to an arbiter. Neither is asked for anything before the first use: most files never
+// share a pointer.
 #pragma once
 
 #include <memory>
@@ -13,6 +15,7 @@
 
 #include "core/result.h"
 #include "mpiio/arbiter.h"
+#include "mpiio/attr_state.h"
 #include "mpiio/gathering.h"
 #include "mpiio/node_state.h"
 #include "mpiio/shared_memory.h"
@@ -33,12 +36,16 @@ class Meeting {
   const Place& place() const { return place_; }
   // Is this rank on that node, and allowed to look into rank 0? Then it does from now on.
   bool near();
-  // Not all ranks are near: from now on it is at the arbiter.
+  // Not all ranks are near: from now on it is at the server,
+  void move(std::unique_ptr<AttrState> served);
+  // or at the arbiter.
   // `arbiter`: of rank 0, which forgets the file in the end; null elsewhere.
   void move(const Invitation& invitation, Arbiter* arbiter);
 
   // Connects at the first call, if it is at the arbiter; any thread.
   Result<SharedState*> state();
+  // If it is at the server; else null.
+  AttrState* served() { return served_; }
   // If all ranks are near; else null.
   Gathering* gathering() { return moved_ || !gathering_ ? nullptr : &*gathering_; }
 
@@ -53,6 +60,7 @@ class Meeting {
   bool moved_ = false;
   Invitation invitation_;
   Arbiter* arbiter_ = nullptr;
+  AttrState* served_ = nullptr;  // which is state_
   std::mutex mutex_;
   std::unique_ptr<SharedState> state_;
 };

@@ -206,7 +206,18 @@ class Opening {
     hints.set("cb_nodes", std::to_string(chosen.size()));
   }
 
+  // What ranks of several nodes share is at the server of the file, if it has one.
   Fault move_meeting() {
+    if (!file_->place.served) return invite_to_arbiter();
+    uint64_t cookie = file_->rank == 0 ? AttrState::make_cookie() : 0;
+    PMPI_Bcast(&cookie, 1, MPI_UINT64_T, 0, file_->comm);
+    File* const file = file_.get();
+    file_->meeting->move(std::make_unique<AttrState>(
+        *file->place.store, [file](Op op) { return file->request(op); }, cookie));
+    return {};
+  }
+
+  Fault invite_to_arbiter() {
     struct {
       int code = MPI_SUCCESS;
       Invitation invitation;
@@ -260,6 +271,17 @@ class Opening {
   bool open_ = false, apart_ = false;
 };
 
+// Rank 0 removes what the ranks share at the server: after all of them have come here, nobody uses
+// it any more. If it fails, the server forgets them when the file is closed.
+void remove_shared(File& file) {
+  AttrState* const state = file.meeting->served();
+  if (!state) return;
+  const uint64_t mine = state->seen();
+  uint64_t all = 0;
+  PMPI_Reduce(&mine, &all, 1, MPI_UINT64_T, MPI_BOR, 0, file.comm);
+  if (file.rank == 0) state->remove(all);
+}
+
 void explain(const File& file) {
   std::string text =
       fmt::format("forebay: {}: {}; {} ranks", file.name, file.place.why, file.ranks);
@@ -289,6 +311,7 @@ Fault close(File& file) {
   if (file.split) mine = {MPI_ERR_OTHER, "a split collective was begun and not ended"};
   if (file.kept_realms)
     if (auto fault = file.kept_realms->flush()) mine = std::move(fault);
+  remove_shared(file);
   // What ranks left in a server's memory is written merged, if all of it is there by then.
   if (file.place.served && file.writes())
     if (auto fault = file.agree({})) mine = std::move(fault);

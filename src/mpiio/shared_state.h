@@ -2,9 +2,10 @@
 // a few 64-bit values (shared file pointers, outcomes) and fair locks on ranges of bytes (atomic
 // mode).
 //
-// Two implementations: NodeState (node_state.h), memory that the ranks of one node share, and
-// ArbiterClient (arbiter_client.h), a helper thread on rank 0 for ranks of several nodes. All ranks
-// of a file use the same one. Neither makes an MPI call.
+// Three implementations: NodeState (node_state.h), memory that the ranks of one node share;
+// AttrState (attr_state.h), attributes at the server of a file whose ranks are on several nodes; and
+// ArbiterClient (arbiter_client.h), a helper thread on rank 0 for those without a server. All ranks
+// of a file use the same one. None makes an MPI call.
 //
 // Threads: every call from any thread, also while another waits for a lock.
 //
@@ -41,7 +42,7 @@ class SharedState {
   virtual Result<uint64_t> fetch_and_add(Slot slot, uint64_t step) = 0;
   virtual Result<uint64_t> compare_and_swap(Slot slot, uint64_t expected, uint64_t desired) = 0;
 
-  // A lock that is held; unlocked when destroyed, which never waits. Must not outlive the state.
+  // A lock that is held; unlocked when destroyed, which waits for nobody else. Must not outlive the state.
   class Held {
    public:
     Held() = default;  // nothing

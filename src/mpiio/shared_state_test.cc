@@ -1,4 +1,4 @@
-// What both kinds of shared state promise, by threads.
+// What all kinds of shared state promise, by threads.
 #include "mpiio/shared_state.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class SharedStateTest : public testing::Test {
     for (auto& thread : threads) thread.join();
   }
 };
-using Worlds = testing::Types<NodeWorld, ArbiterWorld>;
+using Worlds = testing::Types<NodeWorld, ArbiterWorld, AttrWorld>;
 TYPED_TEST_SUITE(SharedStateTest, Worlds);
 
 TYPED_TEST(SharedStateTest, ValuesDoWhatTheirNamesSay) {
@@ -201,6 +201,35 @@ TEST(NodeState, TicketsWrap) {
     const LockMode mode = i % 2 ? LockMode::shared : LockMode::exclusive;
     ASSERT_TRUE(a->lock(range(0, 1), mode).value());
   }
+}
+
+// ---- Only of attributes ----
+
+TEST(AttrState, NothingIsThereBeforeItIsChanged) {
+  AttrWorld world;
+  const auto a = world.attr_rank(), b = world.attr_rank();
+  EXPECT_EQ(a->get(kPointer).value(), 0u);
+  ASSERT_TRUE(a->set(kPointer, 0));
+  EXPECT_EQ(world.store->values.size(), 0u);
+  EXPECT_EQ(a->seen(), 0u);
+  EXPECT_EQ(b->fetch_and_add(kPointer, 3).value(), 0u);
+  EXPECT_EQ(b->fetch_and_add(Slot(63), 3).value(), 0u);
+  EXPECT_EQ(world.store->values.size(), 2u);
+  EXPECT_EQ(b->seen(), uint64_t{1} << 63 | 1);
+  EXPECT_EQ(a->seen(), 0u);
+  a->remove(a->seen() | b->seen());
+  EXPECT_EQ(world.store->values.size(), 0u);
+}
+
+TEST(AttrState, WhatIsGoneIsNotZeroAgain) {
+  AttrWorld world;
+  const auto a = world.attr_rank(), b = world.attr_rank();
+  ASSERT_TRUE(a->fetch_and_add(kPointer, 3));
+  b->remove(1);
+  EXPECT_EQ(a->get(kPointer).error().code(), ESTALE);
+  EXPECT_EQ(a->set(kPointer, 0).error().code(), ESTALE);
+  EXPECT_EQ(a->fetch_and_add(kPointer, 3).error().code(), ESTALE);
+  EXPECT_EQ(a->compare_and_swap(kPointer, 0, 3).error().code(), ESTALE);
 }
 
 }  // namespace

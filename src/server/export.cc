@@ -34,7 +34,7 @@ Export::Export(ExportOptions o, Handle r, std::unique_ptr<Store> store,
       prepared_(store_->prepare(pool.memory(), pool.buffer_size())),
       gathers_writes_(store_->concurrency() == 0 && options.sieve.writes != When::always &&
                       options.scheduler.policy != SchedulerOptions::Policy::fifo) {
-  state_->begin({*store_, reservations, small_writes});
+  state_->begin({*store_, reservations, small_writes, holders});
   if (prepared_) pool.keep_pages();
   for (int i = 0; i < kOpCount; ++i) {
     ops[i] = &counter(counters, options, fmt::format("op.{}", op_info(static_cast<Op>(i)).name));

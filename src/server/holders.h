@@ -1,6 +1,7 @@
-// RightHolders: how many sessions of an export hold a right. A right may be passed from one client
-// to another, and a Store knows it as open or not: so it is closed there when its last holder lets
-// go of it, and an unlinked file does not vanish under the others.
+// RightHolders: how many sessions of an export hold a right, and how many rights of a file are held.
+// A right may be passed from one client to another, and a Store knows it as open or not: so it is
+// closed there when its last holder lets go of it, and an unlinked file does not vanish under the
+// others. What is only for those who have a file open goes with the last right to it.
 //
 // Any thread.
 #pragma once
@@ -8,31 +9,53 @@
 #include <cstddef>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 namespace forebay::server {
 
 class RightHolders {
  public:
-  // One more session holds the right.
-  void hold(const std::string& right) {
+  // One more session holds the right. `file`: Store::identity().
+  void hold(const std::string& right, std::string_view file) {
     std::lock_guard lock(mutex_);
-    ++holders_[right];
+    auto& held = rights_[right];
+    if (held.sessions++ != 0) return;
+    held.file = file;
+    ++files_[held.file];
   }
-  // One session less.
-  void let_go(const std::string& right) {
+  // One session less. True: and that was the last that anybody held of its file.
+  bool let_go(const std::string& right) {
     std::lock_guard lock(mutex_);
-    const auto found = holders_.find(right);
-    if (found != holders_.end() && --found->second == 0) holders_.erase(found);
+    const auto found = rights_.find(right);
+    if (found == rights_.end() || --found->second.sessions != 0) return false;
+    const auto file = files_.find(found->second.file);
+    rights_.erase(found);
+    if (--file->second != 0) return false;
+    files_.erase(file);
+    return true;
   }
   bool held(const std::string& right) const {
     std::lock_guard lock(mutex_);
-    return holders_.contains(right);
+    return rights_.contains(right);
+  }
+  bool open(std::string_view file) const {
+    std::lock_guard lock(mutex_);
+    return files_.contains(file);
   }
 
  private:
+  struct Held {
+    size_t sessions = 0;
+    std::string file;
+  };
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view s) const { return std::hash<std::string_view>()(s); }
+  };
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, size_t> holders_;
+  std::unordered_map<std::string, Held> rights_;
+  std::unordered_map<std::string, size_t, Hash, std::equal_to<>> files_;
 };
 
 }  // namespace forebay::server

@@ -482,7 +482,7 @@ void Session::hold(const Right& right, Holder holder) {
   auto& held = rights_[right.bytes];
   if (held) return;
   held = std::make_shared<HeldRight>(HeldRight{right, std::move(holder)});
-  exported().holders.hold(right.bytes);
+  exported().holders.hold(right.bytes, exported().store().identity(held->holder.handle));
 }
 
 std::shared_ptr<HeldRight> Session::use(const Request& request) {
@@ -499,7 +499,7 @@ std::shared_ptr<HeldRight> Session::use(const Request& request) {
 
 void Session::end_use(HeldRight& held) {
   if (--held.users > 0 || !held.closed) return;
-  exported().holders.let_go(held.right.bytes);
+  give_up(held);
   if (!exported().holders.held(held.right.bytes)) close_right(held.holder, held.right);
 }
 
@@ -508,9 +508,15 @@ bool Session::let_go(const Right& right) {
     const std::shared_ptr<HeldRight> held = std::move(found->second);
     rights_.erase(found);
     held->closed = true;
-    if (held->users == 0) exported().holders.let_go(right.bytes);
+    if (held->users == 0) give_up(*held);
   }
   return !exported().holders.held(right.bytes);
+}
+
+// Another server that is gone leaves clients of its own, which may have the file open still.
+void Session::give_up(const HeldRight& held) {
+  if (!exported().holders.let_go(held.right.bytes) || stopping_ || dropped_) return;
+  exported().state().unused(held.holder.handle, held.closed || !parts_.relayed);
 }
 
 void Session::close_right(const Holder& holder, const Right& right) {

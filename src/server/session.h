@@ -119,6 +119,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   // Before a close goes to the Store: this session's part of it. False if flights or other sessions
   // use the right, so that the Store must not close it: the last of them will.
   bool let_go(const Right& right);
+  void give_up(const HeldRight& held);
   void close_right(const Holder& holder, const Right& right);
 
  private:

@@ -285,7 +285,7 @@ void Session::free_locks() {
 void Session::close_rights() {
   if (std::exchange(gone_, true)) return;
   for (const auto& [right, held] : std::exchange(rights_, {})) {
-    exported().holders.let_go(right);
+    give_up(*held);
     if (!exported().holders.held(right)) close_right(held->holder, held->right);
   }
   if (!dropped_) parts_.tell(Parts::News::gone);

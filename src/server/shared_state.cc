@@ -123,6 +123,7 @@ Result<void> SharedState::load(Store& store, const std::string& name) {
   }
   if (gone != 0)
     log::info("export '{}': attributes of {} files that are gone are forgotten", name, gone);
+  inherit_temporaries();
   const uint64_t upto = journal_->last();
   if (auto written = journal_->write(journal_->take()); !written) return written;
   written_ = upto;
@@ -200,7 +201,9 @@ Result<uint64_t> SharedState::perform(const Request& r, std::string& data) {
     const Result<uint64_t> before = state_.get(*file, r.name);
     if (!before || *before != r.expected) return before;
   }
-  return apply({kind_of(r.op), *file, r.value, r.expected, r.once, r.name});
+  Result<uint64_t> result = apply({kind_of(r.op), *file, r.value, r.expected, r.once, r.name});
+  if (!doubtful_.empty() && is_temporary(r.name)) note_temporary(*file);
+  return result;
 }
 
 // If it was done before, its result; nothing: it is new.
@@ -225,6 +228,7 @@ void SharedState::forget_old(Time now) {
   if (now - last_look_ < kLookEvery && last_look_ != Time{}) return;
   last_look_ = now;
   for (const Once& known : state_.clients_before(1)) state_.touch(known, tick_of(now));
+  forget_doubtful(now);
   if (now.since_start < kRetain) return;
   for (const Once& old : state_.clients_before(tick_of({now.since_start - kRetain}))) {
     (void)apply({.kind = Kind::forget_client, .once = old});

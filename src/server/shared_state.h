@@ -48,12 +48,17 @@
 
 namespace forebay::server {
 
+class RightHolders;
 class SmallWrites;
 
 class SharedState : public std::enable_shared_from_this<SharedState> {
  public:
   // As long as the requests of one client may be apart, and it still has its answers.
   static constexpr Duration kRetain = std::chrono::minutes(15);
+
+  // As long as temporary attributes stay after their last use if it is not known who has their file
+  // open (shared_temporaries.cc).
+  static constexpr Duration kDoubt = std::chrono::hours(24);
 
   static constexpr size_t kMostLive = 65536;  // files whose end is known
 
@@ -62,6 +67,7 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
     Store& store;  // sizes; gone after close()
     ReservationTable& reservations;
     SmallWrites& small_writes;
+    const RightHolders& holders;
   };
 
   // Reads the journal, if there is to be one. `store` is asked which of the files are gone:
@@ -113,6 +119,10 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
 
   // The client has said goodbye: it will ask for no answer again.
   void forget(const Once& client);
+
+  // Nobody is known to have the file open any more: its temporary attributes go. Not `certain`:
+  // somebody may have that we do not know of.
+  void unused(const Handle& handle, bool certain);
 
   struct Status {
     attr::State::Counts counts;
@@ -176,6 +186,10 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   Result<uint64_t> perform(const Request& request, std::string& data);
   Result<std::optional<uint64_t>> recalled(const Request& request);
   void forget_old(Time now);
+  void inherit_temporaries();
+  void drop_temporaries(uint32_t file);
+  void note_temporary(uint32_t file);
+  void forget_doubtful(Time now);
   Error refusal() const;
   static uint64_t tick_of(Time t);
   Mailbox& mailbox(Loop& loop);
@@ -214,6 +228,9 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   bool writing_ = false;
   std::vector<std::unique_ptr<Mailbox>> mailboxes_;
   Time last_look_{};
+  // Files whose temporary attributes may be somebody's that we do not know of; the tick of their
+  // last use, or 0: since the last look.
+  std::unordered_map<uint32_t, uint64_t> doubtful_;
   Status seen_;
   bool closed_ = false;
 

@@ -123,6 +123,75 @@ TEST_F(SharedStateTest, ValuesAndAnswersSurviveARestart) {
   EXPECT_EQ(export_->state().status().life, 2u);
 }
 
+// ---- Temporary attributes ----
+
+TEST_F(SharedStateTest, TemporaryAttributesGoWithTheLastWhoHasTheFileOpen) {
+  const Handle f = file("f");
+  ASSERT_TRUE(attr(Op::attr_create, f, "tmp:a", 5));
+  ASSERT_TRUE(attr(Op::attr_create, f, "kept", 6));
+  export_->holders.hold("one", memory_.identity(f));
+  export_->holders.hold("two", memory_.identity(f));
+  EXPECT_FALSE(export_->holders.let_go("one"));
+  export_->state().unused(f, true);
+  EXPECT_EQ(attr(Op::attr_get, f, "tmp:a").value(), 5u) << "another has it open";
+  EXPECT_TRUE(export_->holders.let_go("two"));
+  export_->state().unused(f, true);
+  EXPECT_EQ(attr(Op::attr_get, f, "tmp:a").error().code(), ENODATA);
+  EXPECT_EQ(attr(Op::attr_get, f, "kept").value(), 6u);
+  restart();
+  EXPECT_EQ(attr(Op::attr_get, f, "tmp:a").error().code(), ENODATA);
+}
+
+TEST_F(SharedStateTest, TemporaryAttributesOfAnEarlierLifeAreKeptForADay) {
+  const Handle f = file("f"), g = file("g");
+  ASSERT_TRUE(attr(Op::attr_create, f, "tmp:a", 5));
+  ASSERT_TRUE(attr(Op::attr_create, g, "n"));
+  restart();
+  export_->state().unused(f, true);
+  EXPECT_EQ(attr(Op::attr_get, f, "tmp:a").value(), 5u) << "its owner may be computing";
+  uint64_t sequence = 0;
+  const auto look = [&] {
+    Request r;
+    r.op = Op::attr_fetch_add;
+    r.caller = caller_;
+    r.handle = g;
+    r.name = "n";
+    r.once = {1, 2, ++sequence, 0};
+    bool done = false;
+    export_->state().submit(std::move(r), [&](Result<Reply>&&) { done = true; }, &loop_);
+    for (int i = 0; i < 100 && !done; ++i) loop_.run_one(std::chrono::seconds(1));
+  };
+  const auto pass = [&](Duration d) {
+    bool over = false;
+    loop_.after(d, [&] { over = true; });
+    while (!over) loop_.run_one(std::chrono::hours(48));
+    look();
+  };
+  pass(std::chrono::minutes(2));
+  pass(SharedState::kDoubt - std::chrono::hours(1));
+  EXPECT_EQ(attr(Op::attr_fetch_add, f, "tmp:a", 1).value(), 5u) << "used, so a day from now";
+  pass(std::chrono::hours(2));
+  EXPECT_EQ(attr(Op::attr_get, f, "tmp:a").value(), 6u);
+  export_->holders.hold("one", memory_.identity(f));
+  pass(SharedState::kDoubt + std::chrono::hours(1));
+  EXPECT_EQ(attr(Op::attr_get, f, "tmp:a").value(), 6u) << "somebody has it open";
+  (void)export_->holders.let_go("one");
+  pass(std::chrono::hours(1));
+  EXPECT_EQ(attr(Op::attr_get, f, "tmp:a").error().code(), ENODATA);
+}
+
+TEST_F(SharedStateTest, AnotherServersEndIsNotItsClients) {
+  const Handle f = file("f");
+  ASSERT_TRUE(attr(Op::attr_create, f, "tmp:a", 5));
+  export_->state().unused(f, false);
+  export_->state().unused(f, true);
+  EXPECT_EQ(attr(Op::attr_get, f, "tmp:a").value(), 5u);
+  ASSERT_TRUE(attr(Op::attr_remove, f, "tmp:a"));  // nothing is in doubt any more
+  ASSERT_TRUE(attr(Op::attr_create, f, "tmp:b", 5));
+  export_->state().unused(f, true);
+  EXPECT_EQ(attr(Op::attr_get, f, "tmp:b").error().code(), ENODATA);
+}
+
 TEST_F(SharedStateTest, AnotherFolderIsAnotherState) {
   const uint64_t id = export_->state().id();
   TempDir other;

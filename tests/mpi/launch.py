@@ -2,7 +2,9 @@
 import contextlib
 import json
 import os
+import socket
 import subprocess
+import threading
 import time
 
 
@@ -52,17 +54,20 @@ def between_nodes(mpi):
 
 
 @contextlib.contextmanager
-def nodes(count):
+def nodes(count, run_dirs=()):
     """Name spaces of processes, each of which looks to us like a node of its own; needs root. Gives
-    what makes the words of a job ones that deal its ranks out to them."""
+    what makes the words of a job ones that deal its ranks out to them; `run_dirs`: and to these
+    servers."""
     # They go with us, however we end.
     spaces = [subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--mount",
                                 "--fork", "--mount-proc", "--kill-child", "sleep", "infinity"])
               for _ in range(count)]
     try:
         first = [first_process(space) for space in spaces]
-        chosen = "$((${OMPI_COMM_WORLD_RANK:-$PMI_RANK} % $NODES + 1))"
-        script = (f"NODES={count}; pid=$(echo {' '.join(first)} | cut -d' ' -f{chosen}); "
+        one_of = lambda names: (f"$(echo {' '.join(names)} | cut -d' ' -f$(("
+                                "${OMPI_COMM_WORLD_RANK:-$PMI_RANK} % " f"{len(names)} + 1)))")
+        server = f"export FOREBAY_CLIENT_SERVER={one_of(run_dirs)}; " if run_dirs else ""
+        script = (f"{server}pid={one_of(first)}; "
                   'exec nsenter --target "$pid" --pid --mount "$@"')
         yield lambda words: ["sh", "-c", script, "sh"] + words
     finally:
@@ -95,23 +100,96 @@ def run(words, seconds, env=None, cwd=None):
         return -1, output + f"\n(killed after {seconds} s)"
 
 
-class Server:
-    """A server of its own, of a folder in `scratch`."""
+def has_ended(pid):
+    """Gone, with all its threads, or waiting for whoever is to bury it."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            state = file.read().rsplit(")", 1)[1].split()[0]
+        return state == "Z" and len(os.listdir(f"/proc/{pid}/task")) == 1
+    except OSError:
+        return True
 
-    def __init__(self, build, scratch):
+
+class Server:
+    """A server of its own, of a folder in `scratch`; or several that know each other by a key."""
+
+    def __init__(self, build, scratch, count=1):
         self.forebay = os.path.join(build, "bin", "forebay")
         self.data = os.path.join(scratch, "data")
-        self.run_dir = os.path.join(scratch, "run")
+        self.run_dirs = [os.path.join(scratch, f"run{i}") for i in range(count)]
+        self.run_dir = self.run_dirs[0]
+        self.more = [[] for _ in self.run_dirs]
+        if count > 1:
+            self.know_each_other(os.path.join(scratch, "key"))
+
+    def know_each_other(self, key):
+        taken = [socket.socket() for _ in self.run_dirs]
+        for one in taken:
+            one.bind(("127.0.0.1", 0))
+        addresses = [f"tcp:127.0.0.1:{one.getsockname()[1]}" for one in taken]
+        for one in taken:
+            one.close()
+        self.forebay_must("key", "make", key)
+        servers = ",".join(f"s{i}={address}" for i, address in enumerate(addresses))
+        for i, address in enumerate(addresses):
+            self.more[i] = ["--name", f"s{i}", "--listen", address, "--key-file", key, "--set",
+                            f"cluster.servers={servers}", "--set", "cluster.patience=1min"]
+
+    def forebay_must(self, *words):
+        code, text = run([self.forebay, *words], 60)
+        if code != 0:
+            raise RuntimeError(f"forebay {' '.join(words)}: {text}")
+        return text
+
+    def start(self, number):
+        self.forebay_must("start", self.data, "--run-dir", self.run_dirs[number],
+                          *self.more[number])
 
     def __enter__(self):
         os.makedirs(self.data, exist_ok=True)
-        code, text = run([self.forebay, "start", self.data, "--run-dir", self.run_dir], 30)
-        if code != 0:
-            raise RuntimeError(f"cannot start a server: {text}")
+        for number in range(len(self.run_dirs)):
+            self.start(number)
         return self
 
     def __exit__(self, *_):
-        run([self.forebay, "stop", "--run-dir", self.run_dir], 60)
+        for run_dir in self.run_dirs:
+            run([self.forebay, "stop", "--run-dir", run_dir], 60)
+
+    def kill_and_start(self, number):
+        with open(os.path.join(self.run_dirs[number], "server.json"), encoding="utf-8") as file:
+            pid = json.load(file)["pid"]
+        os.kill(pid, 9)
+        while not has_ended(pid):  # its lock is free when it is gone; it is no child of ours
+            time.sleep(0.01)
+        self.start(number)
+
+    @contextlib.contextmanager
+    def killed_all_the_while(self):
+        """One after the other, every second or so. Gives a list with one entry for each."""
+        over, kills, failed = threading.Event(), [], []
+
+        def kill():
+            while not over.wait(0.3 + len(kills) % 5 * 0.2):
+                kills.append(len(kills) % len(self.run_dirs))
+                try:
+                    self.kill_and_start(kills[-1])
+                except (RuntimeError, OSError, ValueError) as error:
+                    return failed.append(error)
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        try:
+            yield kills
+        finally:
+            over.set()
+            thread.join()
+        if failed:
+            raise failed[0]
+
+    def left_behind(self):
+        """How many attributes the servers keep."""
+        return sum(json.loads(self.forebay_must("status", "--json", "--run-dir", run_dir))
+                   ["exports"][0]["state"]["attributes"] for run_dir in self.run_dirs)
 
     def sieved_writes(self):
         code, text = run([self.forebay, "status", "--json", "--run-dir", self.run_dir], 30)

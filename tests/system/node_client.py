@@ -8,9 +8,12 @@ server has it.
 import ctypes
 import json
 import os
+import random
 import sys
 
 sys.dont_write_bytecode = True
+from storm_record import storm_record
+
 fb = ctypes.CDLL(os.path.join(os.environ["FOREBAY_TEST_LIB"], "libforebay.so"), use_errno=True)
 fb.fb_error.restype = ctypes.c_char_p
 for name in ("fb_pread", "fb_pwrite"):
@@ -58,7 +61,30 @@ def opened(path):
     return files[path]
 
 
-def do(what, path, offset=0, data="", size=0):
+def storm(out, seed, paths, adds, appends):
+    """So many of each, in random order, to random files. What each was told goes to `out`, a line
+    for each, before the next one begins: ("add", file, value) or ("append", file, place, number)."""
+    rng = random.Random(seed)
+    kinds = ["add"] * adds + ["append"] * appends
+    rng.shuffle(kinds)
+    number = ctypes.c_uint64()
+    with open(out, "w", encoding="utf-8") as told:
+        for i, kind in enumerate(kinds):
+            which = rng.randrange(len(paths))
+            file = opened(paths[which])
+            if kind == "add":
+                check(fb.fb_attr_fetch_add(file, b"next", 1, ctypes.byref(number)))
+                told.write(f"add {which} {number.value}\n")
+            else:
+                record = storm_record(seed, i)
+                check(fb.fb_append(file, record, len(record), ctypes.byref(number)))
+                told.write(f"append {which} {number.value} {i}\n")
+    return len(kinds)
+
+
+def do(what, path, offset=0, data="", size=0, more=0):
+    if what == "storm":
+        return storm(path, offset, data, size, more)
     if what == "write":
         return check(fb.fb_pwrite(opened(path), data.encode(), len(data), offset))
     number = ctypes.c_uint64()

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import select
 import shutil
 import signal
 import socket
@@ -85,10 +86,11 @@ class Keys(Case):
 
 
 def has_ended(pid):
-    """Gone, or waiting for whoever is to bury it."""
+    """Gone, with all its threads, or waiting for whoever is to bury it."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+            state = file.read().rsplit(")", 1)[1].split()[0]
+        return state == "Z" and len(os.listdir(f"/proc/{pid}/task")) == 1
     except OSError:
         return True
 
@@ -110,13 +112,19 @@ class Client:
             raise RuntimeError(answer["error"])
         return answer["result"]
 
-    def do(self, *words):
+    def say(self, *words):
         self.process.stdin.write(json.dumps(words) + "\n")
         self.process.stdin.flush()
+
+    def has_answered(self):
+        return bool(select.select([self.process.stdout], [], [], 0)[0])
+
+    def do(self, *words):
+        self.say(*words)
         return self.hear()
 
 
-class Nodes(Case):
+class Cluster(Case):
     """Servers in network namespaces, one for each, and beside each one for its clients, from which
     no other server can be reached."""
 
@@ -246,8 +254,8 @@ class Nodes(Case):
     def client(self, name):
         return Client(self, self.within("c" + name), self.client_env(name), self.user)
 
-    # ---- Tests ----
 
+class Nodes(Cluster):
     def test_a_client_reaches_its_server_only(self):
         self.start_all()
         self.fine("a", "ls", "/")
@@ -328,6 +336,25 @@ class Nodes(Case):
         for path in paths:
             got = clients["b"].do("read", path, 0, "", ends[path] + 10)
             self.assertTrue(got == content[path], path)
+
+    def test_temporary_numbers_go_with_who_uses_them(self):
+        self.start_all("--set", "server.grace=1s")
+        a, b = self.client("a"), self.client("b")
+        paths = [f"/shared{i}" for i in range(4)]  # they live at different servers
+        for path in paths:
+            a.do("create", path, 0, "tmp:n")
+            self.assertEqual(b.do("add", path, 0, "tmp:n", 1), 0)
+        a.process.kill()
+        name = self.random.choice(self.NAMES)
+        for path in paths:
+            self.assertEqual(b.do("add", path, 0, "tmp:n", 1), 1)
+        time.sleep(2)
+        for path in paths:
+            self.assertEqual(b.do("add", path, 0, "tmp:n", 1), 2)  # b has it open
+        b.process.kill()
+        for path in paths:
+            wait_for("temporary numbers to go",
+                     lambda: "tmp:" not in self.fine(name, "attr", "list", path), 20)
 
     def test_locks_through_any_server(self):
         self.start_all("--set", "server.grace=2s")
