@@ -10,7 +10,7 @@
 namespace forebay {
 
 struct Diagnosis {
-  std::string path;                   // what was looked at: of a script, its interpreter
+  std::string path;                     // what was looked at: of a script, its interpreter
   std::vector<std::string> not_served;  // why nothing of it is served
   std::vector<std::string> partly;      // what of it may not be
   bool covered() const { return not_served.empty() && partly.empty(); }

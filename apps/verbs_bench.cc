@@ -37,7 +37,8 @@ void add_bench_verbs(Cli& cli) {
          "suite", *suite,
          "base: round trips, streams and memory against bare sockets; forward: streams, small "
          "requests, schedulers and scaling against the clients' own calls; mpi: MPI-IO against "
-         "that of the MPIs; posix: unmodified programs, on a mount; ibcs: orders of collective I/O "
+         "that of the MPIs; posix: unmodified programs, on a mount and under the preload; ibcs: "
+         "orders of collective I/O "
          "on a simulated cluster; state: numbers and appends that clients share")
       ->required()
       ->check(CLI::IsMember({"base", "forward", "mpi", "posix", "ibcs", "state"}));

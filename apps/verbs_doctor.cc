@@ -11,8 +11,7 @@ int doctor(Cli& cli, const std::string& program) {
   if (!found) return cli.complain(found.error()), kExitFailed;
   const std::string what =
       found->path == program ? program : fmt::format("{} ({})", program, found->path);
-  for (const std::string& why : found->not_served)
-    fmt::print("{}: not served: {}\n", what, why);
+  for (const std::string& why : found->not_served) fmt::print("{}: not served: {}\n", what, why);
   for (const std::string& why : found->partly) fmt::print("{}: in part: {}\n", what, why);
   if (found->covered()) fmt::print("{}: served\n", what);
   return found->covered() ? kExitOk : kExitFailed;
@@ -25,7 +24,8 @@ void add_doctor_verbs(Cli& cli) {
   CLI::App* sub = cli.add("doctor", "can the preload serve a program?",
                           [program](Cli& c) { return doctor(c, *program); });
   sub->add_option("program", *program, "a path, or a name in PATH")->required();
-  sub->footer("Looks at the file and runs nothing. Ends with 0 if all its calls are served, else 1.");
+  sub->footer(
+      "Looks at the file and runs nothing. Ends with 0 if all its calls are served, else 1.");
 }
 
 }  // namespace forebay

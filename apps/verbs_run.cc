@@ -93,9 +93,10 @@ int run(Cli& cli, const RunOptions& options) {
   const auto library = libraries(options, cli.config());
   if (!library) return cli.complain(library.error()), kExitFailed;
   if (library->empty()) {
-    cli.complain(fmt::format("cannot tell which MPI {} uses: say --mpi mpich or --mpi openmpi; for "
-                             "other programs, set client.preload to the paths to be served",
-                             options.command[0]));
+    cli.complain(
+        fmt::format("cannot tell which MPI {} uses: say --mpi mpich or --mpi openmpi; for "
+                    "other programs, set client.preload to the paths to be served",
+                    options.command[0]));
     return kExitUsage;
   }
   const char* already = std::getenv("LD_PRELOAD");
@@ -125,8 +126,10 @@ void add_run_verbs(Cli& cli) {
                   "a file to which every served process adds a line at its end; 1: standard error");
   sub->add_option("command", options->command, "the launcher, or the program, and its arguments");
   sub->footer(
-      "An MPI program's MPI_File functions are Forebay's: files below the directory that a running\n"
-      "server exports go through that server, all others straight to the file system. Any program's\n"
+      "An MPI program's MPI_File functions are Forebay's: files below the directory that a "
+      "running\n"
+      "server exports go through that server, all others straight to the file system. Any "
+      "program's\n"
       "POSIX calls are, for paths that client.preload names (see docs/preload.md).\n"
       "FOREBAY_EXPLAIN=1 says, file by file, what was done.\n\nExamples:\n"
       "  forebay run -- mpiexec -n 8 ./simulation input.nml\n"

@@ -11,4 +11,7 @@ Result<void> run_bench_posix(const BenchOptions& options);
 // The mount, over a directory and through a server, against libfuse's own passthrough_ll.
 void mount_rows(const BenchOptions& options, const std::string& scratch, Report& report);
 
+// Calls under the preload, through a server, against the same calls to the kernel.
+void preload_rows(const BenchOptions& options, const std::string& scratch, Report& report);
+
 }  // namespace forebay::bench

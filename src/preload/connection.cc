@@ -81,7 +81,10 @@ CallerRef Connection::caller() {
 
 void Connection::complain(std::string_view what, const std::string& text) {
   static std::atomic<uint32_t> said{0};
-  const uint32_t bit = what == "configuration" ? 1 : what == "connection" ? 2 : what == "server" ? 4 : 0;
+  const uint32_t bit = what == "configuration" ? 1
+                       : what == "connection"  ? 2
+                       : what == "server"      ? 4
+                                               : 0;
   if (bit && (said.fetch_or(bit) & bit)) return;
   std::string line = fmt::format("forebay: {}: {}", program_invocation_short_name, text);
   for (char& c : line)
@@ -95,7 +98,8 @@ void Connection::after_fork_in_child() {
   busy_.store(0);
   process_.store(0);
   reported_ = false;
-  for (auto* one : {&counts_.opened, &counts_.read, &counts_.written, &counts_.calls, &counts_.failed})
+  for (auto* one :
+       {&counts_.opened, &counts_.read, &counts_.written, &counts_.calls, &counts_.failed})
     one->store(0);
 }
 
@@ -104,15 +108,18 @@ void Connection::leave() {
   if (process_.load() != ::getpid()) return;  // the session is our parent's
   if (!mutex_.try_lock()) return;
   Store* const store = store_.exchange(nullptr);
-  if (store && busy_.load() != 0) store_.store(store);
-  else delete store;
+  if (store && busy_.load() != 0)
+    store_.store(store);
+  else
+    delete store;
   mutex_.unlock();
 }
 
 void Connection::report_so_far() {
   report();
   reported_ = false;
-  for (auto* one : {&counts_.opened, &counts_.read, &counts_.written, &counts_.calls, &counts_.failed})
+  for (auto* one :
+       {&counts_.opened, &counts_.read, &counts_.written, &counts_.calls, &counts_.failed})
     one->store(0);
 }
 
@@ -124,8 +131,8 @@ void Connection::report() {
       "forebay: {} {}: {} files opened, {} bytes read, {} written, {} requests, {} calls failed\n",
       program_invocation_short_name, ::getpid(), counts_.opened.load(), counts_.read.load(),
       counts_.written.load(), counts_.calls.load(), counts_.failed.load());
-  const int file = report_to_ >= 0 ? report_to_
-                                   : ::open(where, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  const int file =
+      report_to_ >= 0 ? report_to_ : ::open(where, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
   if (file < 0) return;
   (void)!::write(file, line.data(), line.size());
   if (file != report_to_) ::close(file);

@@ -36,7 +36,8 @@ void put(char* to, uint32_t& size, size_t room, std::string_view text) {
 
 void fill(Placeholder& to, const OpenFiles::New& made) {
   (void)!::getrandom(&to.id, sizeof to.id, 0);
-  to.flags = static_cast<uint32_t>(made.flags & ~(O_CREAT | O_EXCL | O_TRUNC | O_CLOEXEC | O_NOCTTY));
+  to.flags =
+      static_cast<uint32_t>(made.flags & ~(O_CREAT | O_EXCL | O_TRUNC | O_CLOEXEC | O_NOCTTY));
   to.users = 1;
   to.uid = made.caller->uid;
   to.gid = made.caller->gid;

@@ -20,7 +20,7 @@ struct OpenFile {
   Placeholder* shared = nullptr;
   Handle handle;
   Right right;
-  CallerRef caller;  // who opened it
+  CallerRef caller;                 // who opened it
   std::atomic<bool> locked{false};  // as a whole, by this process
 
   int flags() const { return static_cast<int>(shared->flags.load(std::memory_order_relaxed)); }

@@ -145,6 +145,28 @@ bool fill(const Prefix& prefix, const char* rest, bool slash, char* to) {
   return true;
 }
 
+// A descriptor that is named by a path: /dev/stdin, /dev/fd/3, /proc/self/fd/3. -1: none.
+int named_descriptor(const char* path) {
+  if (::strncmp(path, "/dev/std", 8) == 0) {
+    const char* const which = path + 8;
+    return ::strcmp(which, "in") == 0    ? 0
+           : ::strcmp(which, "out") == 0 ? 1
+           : ::strcmp(which, "err") == 0 ? 2
+                                         : -1;
+  }
+  char own[32];
+  ::snprintf(own, sizeof own, "/proc/%d/fd/", static_cast<int>(::getpid()));
+  for (const char* folder :
+       {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/", static_cast<const char*>(own)}) {
+    const size_t size = ::strlen(folder);
+    if (::strncmp(path, folder, size) != 0) continue;
+    const char* const digits = path + size;
+    const size_t count = ::strspn(digits, "0123456789");
+    return count > 0 && count < 8 && digits[count] == '\0' ? ::atoi(digits) : -1;
+  }
+  return -1;
+}
+
 bool ends_as_directory(const char* path) {
   const size_t size = ::strlen(path);
   if (size == 0) return false;
@@ -171,9 +193,15 @@ const char* served_cwd() {
 
 Route::Route(int base, const char* given, bool follow) : path(given), directory(base) {
   if (!given || inside != 0 || !active() || given[0] == '\0') return;
+  char folder[PATH_MAX], open_as[PATH_MAX];
+  // Of ours the kernel would open the placeholder.
+  if (given[0] == '/' && follow && (given[1] == 'd' || given[1] == 'p')) {
+    const int fd = named_descriptor(given);
+    if (fd >= 0 && is_served(fd) && ask(&Served::shown, fd, open_as, sizeof open_as) == 0)
+      given = open_as;
+  }
   const bool up = ::strstr(given, "..") != nullptr;
   const char* start = nullptr;
-  char folder[PATH_MAX];
   if (given[0] != '/') {
     if (base == AT_FDCWD) {
       if (!cwd().known || (!cwd().ours && !cwd().leads && !up)) return;

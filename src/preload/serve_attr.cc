@@ -43,7 +43,8 @@ void fill(struct statx* to, const Attr& attr) {
   }
   // No device of this machine: those without one have major 0 and small minors.
   to->stx_dev_major = 0;
-  to->stx_dev_minor = static_cast<uint32_t>(attr.fs_id ^ attr.fs_id >> 20 ^ attr.fs_id >> 40) & 0x7ffff;
+  to->stx_dev_minor =
+      static_cast<uint32_t>(attr.fs_id ^ attr.fs_id >> 20 ^ attr.fs_id >> 40) & 0x7ffff;
   to->stx_dev_minor |= 0x80000;
 }
 
@@ -65,7 +66,8 @@ Result<int64_t> copied(const std::string& bytes, void* to, size_t room) {
   return static_cast<int64_t>(bytes.size());
 }
 
-Result<void> set_time(SetAttr& set, const timespec& to, FileTime& field, uint32_t given, uint32_t now) {
+Result<void> set_time(SetAttr& set, const timespec& to, FileTime& field, uint32_t given,
+                      uint32_t now) {
   if (to.tv_nsec == UTIME_OMIT) return {};
   if (to.tv_nsec == UTIME_NOW) return set.what |= now, Result<void>();
   if (to.tv_nsec < 0 || to.tv_nsec > 999'999'999) return Error(EINVAL);

@@ -12,7 +12,8 @@ namespace {
 
 constexpr uint64_t kMostAtOnce = 0x7ffff000;  // as the kernel's
 
-Result<int64_t> keep(const Target& target, Opened&& opened, CallerRef caller, int flags, bool directory) {
+Result<int64_t> keep(const Target& target, Opened&& opened, CallerRef caller, int flags,
+                     bool directory) {
   const Handle handle = opened.handle;
   const Right right = opened.right;
   auto fd = OpenFiles::get().add({std::move(opened.handle), std::move(opened.right), caller,
@@ -63,10 +64,11 @@ Result<int64_t> open_any(const Target& target, int flags, mode_t mode) {
     return open_place(target, std::move(*found), flags);
   }
   if (cut) {
-    auto reply = Connection::get().call(
-        {.op = Op::resize, .caller = caller, .handle = opened->handle});
+    auto reply =
+        Connection::get().call({.op = Op::resize, .caller = caller, .handle = opened->handle});
     if (!reply) {
-      (void)store->call({.op = Op::close, .caller = caller, .handle = opened->handle, .right = opened->right});
+      (void)store->call(
+          {.op = Op::close, .caller = caller, .handle = opened->handle, .right = opened->right});
       return std::move(reply).error();
     }
   }

@@ -91,7 +91,8 @@ int lock(int fd, int command, flock64* lock) {
     if (lock->l_type != F_RDLCK && lock->l_type != F_WRLCK && lock->l_type != F_UNLCK)
       return Error(EINVAL);
     if (file->shared->directory) return Error(EINVAL);
-    const bool of_file = command == F_OFD_GETLK || command == F_OFD_SETLK || command == F_OFD_SETLKW;
+    const bool of_file =
+        command == F_OFD_GETLK || command == F_OFD_SETLK || command == F_OFD_SETLKW;
     if (of_file)
       if (auto ok = check_opener(*file); !ok) return std::move(ok).error();
     const uint64_t owner = of_file ? file->shared->id : kThisProcess;

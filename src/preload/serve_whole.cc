@@ -42,11 +42,12 @@ Result<Fd> read_only_copy(OpenFile& file, size_t size, uint64_t from) {
   return reader;
 }
 
-Result<void*> map_private(OpenFile& file, void* at, size_t size, int protection, int flags, uint64_t from) {
+Result<void*> map_private(OpenFile& file, void* at, size_t size, int protection, int flags,
+                          uint64_t from) {
   // With a fixed address nothing may be replaced before the bytes are there.
   const int kept = flags & ~(MAP_TYPE | MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_POPULATE);
-  void* const made = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                            kept | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const made =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, kept | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (made == MAP_FAILED) return Error(errno);
   auto filled = fill(file, {static_cast<std::byte*>(made), size}, from);
   if (!filled) return ::munmap(made, size), std::move(filled).error();
@@ -58,8 +59,7 @@ Result<void*> map_private(OpenFile& file, void* at, size_t size, int protection,
   void* there = at;
   if (flags & MAP_FIXED_NOREPLACE)
     there = ::mmap(at, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-  if (there != MAP_FAILED)
-    there = ::mremap(made, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at);
+  if (there != MAP_FAILED) there = ::mremap(made, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at);
   if (there != MAP_FAILED) return there;
   const int code = errno;
   return ::munmap(made, size), Error(code);

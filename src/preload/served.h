@@ -43,10 +43,10 @@ struct Transfer {
   bool write;
   const iovec* pieces;
   int count;
-  off64_t at;       // with `placed`
-  bool placed;      // otherwise at the description's own offset
-  bool append;      // RWF_APPEND
-  bool sync;        // RWF_DSYNC, RWF_SYNC
+  off64_t at;   // with `placed`
+  bool placed;  // otherwise at the description's own offset
+  bool append;  // RWF_APPEND
+  bool sync;    // RWF_DSYNC, RWF_SYNC
 };
 
 struct Change {

@@ -47,8 +47,8 @@ const Served* load() {
 
 // What came over an exec: placeholders, found by their names.
 void adopt_inherited() {
-  const int folder =
-      static_cast<int>(::syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const int folder = static_cast<int>(
+      ::syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder < 0) return;
   alignas(dirent64) char buffer[4096];
   for (;;) {

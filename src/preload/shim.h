@@ -105,11 +105,12 @@ void to_stat(const struct ::statx& from, struct stat* to);
 void standard_stream_changed(int fd);  // 0, 1 or 2 is another file now
 void flush_streams();
 int close_served(int fd);
+int fresh(int fd);  // the kernel has just made it: what we knew of the number is no more
 
 }  // namespace forebay::preload
 
 // Gives one of our functions a name of libc's. By alias, because libc's headers give the same name
 // other types (open64 for open and the like).
-#define FOREBAY_EXPORT(symbol, function)                                \
-  extern "C" decltype(function) export_##symbol __asm__(#symbol)        \
+#define FOREBAY_EXPORT(symbol, function)                         \
+  extern "C" decltype(function) export_##symbol __asm__(#symbol) \
       __attribute__((alias(#function), visibility("default"), used))

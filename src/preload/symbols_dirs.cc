@@ -1,6 +1,6 @@
 // Directories: listings, and the working directory.
-#include <ftw.h>
 #include <fts.h>
+#include <ftw.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +69,8 @@ dirent64* fb_readdir(void* directory) {
 }
 int fb_readdir_r(void* directory, dirent64* entry, dirent64** result) {
   Listing* const listing = ours(directory);
-  if (!listing) return libcs<int(void*, dirent64*, dirent64**)>("readdir64_r")(directory, entry, result);
+  if (!listing)
+    return libcs<int(void*, dirent64*, dirent64**)>("readdir64_r")(directory, entry, result);
   const int got = ask(&Served::next_entry, listing->entries, entry);
   *result = got == 1 ? entry : nullptr;
   return got < 0 ? errno : 0;
@@ -192,11 +193,12 @@ static int enter_removed(const char* shown) {
     uint64_t random = 0;
     if (::getrandom(&random, sizeof random, 0) != sizeof random) return -1;
     const int top = ::snprintf(path, sizeof path, "%s/forebay-cwd.%016lx", place, random);
-    if (static_cast<size_t>(top) + ::strlen(shown) >= PATH_MAX - 16) return errno = ENAMETOOLONG, -1;
+    if (static_cast<size_t>(top) + ::strlen(shown) >= PATH_MAX - 16)
+      return errno = ENAMETOOLONG, -1;
     if (next<"mkdir", int>(static_cast<const char*>(path), mode_t{0700}) != 0) continue;
     ::strcpy(path + top, shown);
     bool made = true;
-    for (char* at = path + top + 1; made && at; ) {
+    for (char* at = path + top + 1; made && at;) {
       char* const slash = ::strchr(at, '/');
       if (slash) *slash = '\0';
       made = next<"mkdir", int>(static_cast<const char*>(path), mode_t{0700}) == 0;
@@ -212,7 +214,8 @@ static int enter_removed(const char* shown) {
     }
     if (entered == 0) return 0;
   }
-  return refuse("chdir", "no place in /tmp, /dev/shm, /var/tmp or /run for a working directory", EACCES);
+  return refuse("chdir", "no place in /tmp, /dev/shm, /var/tmp or /run for a working directory",
+                EACCES);
 }
 
 static int enter(const Target& target, const char* shown) {

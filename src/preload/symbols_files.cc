@@ -27,6 +27,17 @@ int close_served(int fd) {
   return done;
 }
 
+// A descriptor that was closed behind our back (by libc itself, by syscall(2)).
+int fresh(int fd) {
+  if (static_cast<unsigned>(fd) >= unsigned{kMostDescriptors} || inside != 0) return fd;
+  if (slots[fd].load(std::memory_order_relaxed) <= kOwn) return fd;
+  const int kept = errno;
+  ask(&Served::closed, slots[fd].exchange(nullptr));
+  if (fd <= 2) standard_stream_changed(fd);
+  errno = kept;
+  return fd;
+}
+
 }  // namespace forebay::preload
 
 namespace {
@@ -37,8 +48,10 @@ bool makes(int flags) {
 
 int open_at(int base, const char* path, int flags, mode_t mode) {
   const Route route(base, path, !(flags & O_NOFOLLOW));
-  if (!route.served() && base == AT_FDCWD) return next<"open64", int>(route.path, flags, mode);
-  if (!route.served()) return next<"openat64", int>(route.directory, route.path, flags, mode);
+  if (!route.served() && base == AT_FDCWD)
+    return fresh(next<"open64", int>(route.path, flags, mode));
+  if (!route.served())
+    return fresh(next<"openat64", int>(route.directory, route.path, flags, mode));
   const int fd = ask(&Served::open, route.target, flags, mode);
   if (fd >= 0 && fd <= 2) standard_stream_changed(fd);
   return fd;
@@ -46,7 +59,7 @@ int open_at(int base, const char* path, int flags, mode_t mode) {
 
 // The client's own descriptors go where no program looks for a free one.
 int move_away(int fd) {
-  if (inside == 0 || fd < 0) return fd;
+  if (inside == 0 || fd < 0) return fresh(fd);
   rlimit limit = {};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   const rlim_t top = limit.rlim_cur < 65536 ? limit.rlim_cur : 65536;
@@ -61,6 +74,7 @@ int move_away(int fd) {
 // `copy` is a new descriptor of what `fd` is.
 int duplicated(int fd, int copy) {
   if (copy < 0) return copy;
+  fresh(copy);
   if (is_served(fd)) ask(&Served::duplicated, fd, copy);
   if (copy <= 2) standard_stream_changed(copy);
   return copy;
@@ -221,6 +235,7 @@ int fb_fcntl(int fd, int command, ...) {
   va_end(more);
   if (is_served(fd)) return control(fd, command, argument);
   const int done = next<"fcntl64", int>(fd, command, argument);
+  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) fresh(done);
   if (command == F_DUPFD && inside == 0 && done >= 0 && done <= 2) standard_stream_changed(done);
   return done;
 }
@@ -269,7 +284,8 @@ int fb_poll(pollfd* all, nfds_t count, int timeout) {
   }
   int done = next<"poll", int>(others, count, 0);
   for (nfds_t i = 0; done >= 0 && i < count; ++i) {
-    const auto wanted = static_cast<short>(all[i].events & (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM));
+    const auto wanted =
+        static_cast<short>(all[i].events & (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM));
     all[i].revents = is_served(all[i].fd) ? wanted : others[i].revents;
     if (is_served(all[i].fd) && wanted) ++done;
   }

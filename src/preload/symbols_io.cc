@@ -22,8 +22,9 @@ ssize_t move(int fd, bool write, const iovec* pieces, int count, At at, int flag
   constexpr int kKnown = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND;
   if (flags & ~kKnown) return errno = EOPNOTSUPP, -1;
   if (flags & RWF_NOWAIT) return errno = EOPNOTSUPP, -1;
-  return ask(&Served::move, Transfer{fd, write, pieces, count, at.offset, at.placed,
-                                     (flags & RWF_APPEND) != 0, (flags & (RWF_DSYNC | RWF_SYNC)) != 0});
+  return ask(&Served::move,
+             Transfer{fd, write, pieces, count, at.offset, at.placed, (flags & RWF_APPEND) != 0,
+                      (flags & (RWF_DSYNC | RWF_SYNC)) != 0});
 }
 
 ssize_t move(int fd, bool write, const void* bytes, size_t size, At at = {}) {
@@ -69,8 +70,9 @@ ssize_t pump(Side from, Side to, size_t size) {
     ssize_t put = 0;
     while (put < n) {
       const char* const at = static_cast<const char*>(memory) + put;
-      const ssize_t one = to.offset ? ::pwrite64(to.fd, at, static_cast<size_t>(n - put), *to.offset)
-                                    : ::write(to.fd, at, static_cast<size_t>(n - put));
+      const ssize_t one = to.offset
+                              ? ::pwrite64(to.fd, at, static_cast<size_t>(n - put), *to.offset)
+                              : ::write(to.fd, at, static_cast<size_t>(n - put));
       if (one <= 0) break;
       put += one;
       if (to.offset) *to.offset += one;

@@ -49,8 +49,7 @@ int fb_statvfs(const char* path, struct statvfs* to) {
                         : next<"statvfs64", int>(route.path, to);
 }
 int fb_fstatvfs(int fd, struct statvfs* to) {
-  return is_served(fd) ? ask(&Served::file_system, of_fd(fd), to)
-                       : next<"fstatvfs64", int>(fd, to);
+  return is_served(fd) ? ask(&Served::file_system, of_fd(fd), to) : next<"fstatvfs64", int>(fd, to);
 }
 long fb_pathconf(const char* path, int name) {
   const Route route(AT_FDCWD, path);

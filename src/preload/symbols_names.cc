@@ -182,8 +182,7 @@ int fb_mkstemp(char* name) {
   return temporary_file(name, 0, 0);
 }
 int fb_mkostemp(char* name, int flags) {
-  if (!Route(AT_FDCWD, name).served() && !served_cwd())
-    return next<"mkostemp64", int>(name, flags);
+  if (!Route(AT_FDCWD, name).served() && !served_cwd()) return next<"mkostemp64", int>(name, flags);
   return temporary_file(name, 0, flags);
 }
 int fb_mkstemps(char* name, int suffix) {
@@ -202,7 +201,7 @@ char* fb_mkdtemp(char* name) {
     return libcs(name);
   }
   return temporary(name, 0, [](const char* path) { return fb_mkdir(path, 0700); }) == 0 ? name
-                                                                                         : nullptr;
+                                                                                        : nullptr;
 }
 
 FOREBAY_EXPORT(mkstemp, fb_mkstemp);

@@ -39,7 +39,8 @@ struct Script {
   }
 };
 
-int run_script(const Script& script, const char* path, char* const* words, char* const* environment);
+int run_script(const Script& script, const char* path, char* const* words,
+               char* const* environment);
 
 // A served program runs from a copy in memory.
 int run_served(const Route& route, const char* path, char* const* words, char* const* environment) {
@@ -79,7 +80,8 @@ int run_script(const Script& script, const char* path, char* const* words,
                char* const* environment) {
   int count = 0;
   while (words && words[count]) ++count;
-  auto** const all = static_cast<const char**>(::malloc(sizeof(char*) * (static_cast<size_t>(count) + 4)));
+  auto** const all =
+      static_cast<const char**>(::malloc(sizeof(char*) * (static_cast<size_t>(count) + 4)));
   if (!all) return errno = ENOMEM, -1;
   int n = 0;
   all[n++] = script.interpreter;
@@ -215,15 +217,34 @@ int fb_posix_spawnp(pid_t* pid, const char* file, const posix_spawn_file_actions
 int fb_spawn_addopen(posix_spawn_file_actions_t* actions, int fd, const char* path, int flags,
                      mode_t mode) {
   const Route route(AT_FDCWD, path);
-  if (route.served()) return refuse("posix_spawn_file_actions_addopen", "not served", ENOTSUP), ENOTSUP;
+  if (route.served())
+    return refuse("posix_spawn_file_actions_addopen", "not served", ENOTSUP), ENOTSUP;
   return next<"posix_spawn_file_actions_addopen", int>(actions, fd, route.path, flags, mode);
 }
 int fb_spawn_addchdir(posix_spawn_file_actions_t* actions, const char* path) {
   const Route route(AT_FDCWD, path);
-  if (route.served()) return refuse("posix_spawn_file_actions_addchdir", "not served", ENOTSUP), ENOTSUP;
+  if (route.served())
+    return refuse("posix_spawn_file_actions_addchdir", "not served", ENOTSUP), ENOTSUP;
   return next<"posix_spawn_file_actions_addchdir_np", int>(actions, route.path);
 }
 
+// libc's own would lead descriptors elsewhere from within.
+int fb_daemon(int keep_folder, int keep_streams) {
+  if (!active()) return next<"daemon", int>(keep_folder, keep_streams);
+  const pid_t child = ::fork();
+  if (child < 0) return -1;
+  if (child > 0) ::_exit(0);
+  if (::setsid() < 0) return -1;
+  if (!keep_folder) (void)!::chdir("/");
+  if (keep_streams) return 0;
+  const int null = ::open64("/dev/null", O_RDWR);
+  if (null < 0) return -1;
+  for (int fd = 0; fd <= 2; ++fd) ::dup2(null, fd);
+  if (null > 2) ::close(null);
+  return 0;
+}
+
+FOREBAY_EXPORT(daemon, fb_daemon);
 FOREBAY_EXPORT(execve, fb_execve);
 FOREBAY_EXPORT(execv, fb_execv);
 FOREBAY_EXPORT(execvp, fb_execvp);

@@ -77,7 +77,8 @@ FILE* make_stream(int fd, const char* mode) {
   auto* const stream = static_cast<Stream*>(::calloc(1, sizeof(Stream)));
   if (!stream) return nullptr;
   stream->fd = fd;
-  stream->file = ::fopencookie(stream, mode, {read_stream, write_stream, seek_stream, close_stream});
+  stream->file =
+      ::fopencookie(stream, mode, {read_stream, write_stream, seek_stream, close_stream});
   if (!stream->file) return ::free(stream), nullptr;
   stream->file->_fileno = fd;
   ::pthread_mutex_lock(&g_streams_mutex);
@@ -166,8 +167,7 @@ void standard_stream_changed(int fd) {
   const int kept = errno;
   if (fd < 0) {  // is about to
     const int which = -1 - fd;
-    if (which != 0 && g_ours[which] && *kVariables[which] == g_ours[which])
-      ::fflush(g_ours[which]);
+    if (which != 0 && g_ours[which] && *kVariables[which] == g_ours[which]) ::fflush(g_ours[which]);
   } else if (is_served(fd)) {
     use_ours(fd);
   } else {
@@ -210,7 +210,8 @@ FILE* fb_freopen(const char* path, const char* mode, FILE* file) {
   const Route route(AT_FDCWD, path);
   Stream* const stream = stream_of(file);
   if (!route.served() && !stream)
-    return libc_function<FILE*(const char*, const char*, FILE*)>("freopen64")(route.path, mode, file);
+    return libc_function<FILE*(const char*, const char*, FILE*)>("freopen64")(route.path, mode,
+                                                                              file);
   const int flags = flags_of(mode);
   if (flags < 0) return errno = EINVAL, nullptr;
   int standard = -1;

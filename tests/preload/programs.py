@@ -83,7 +83,8 @@ class Programs(mount.Programs, rig.PreloadCase):
                   " ls nothing 2> e || cat e; seq 1000 | tee t | tail -1 > l; cat l; cat t | md5sum;"
                   " sh -c 'echo sh > s; cat s; cd /; pwd'; (cd /tmp && pwd); env printf x > p; cat p;"
                   " awk 'BEGIN { print 1 > \"w\"; close(\"w\"); getline x < \"w\"; print x }';"
-                  " sed -i s/o/0/ f; cat f; xargs -a f -n1 echo; printf '#!/bin/sh\\necho script $1\\n' > r;"
+                  " cat /dev/stdin < f; cat /proc/self/fd/0 < f | md5sum; echo err > e2 2>&1; sh -c 'echo dev > /dev/stdout' > d;"
+                  " cat d; sed -i s/o/0/ f; cat f; xargs -a f -n1 echo; printf '#!/bin/sh\\necho script $1\\n' > r;"
                   " chmod +x r; ./r it; cmp f f && echo same; head -c 3 < f; find . -type f -size +1k")
         self.same_trees()
 
