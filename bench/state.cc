@@ -12,6 +12,7 @@
 #include <random>
 
 #include "bench/bed.h"
+#include "bench/shared_pointer_rows.h"
 #include "core/types.h"
 
 namespace forebay::bench {
@@ -302,6 +303,7 @@ void run(const BenchOptions& options, const std::string& scratch, Report& report
   }
   add_row(options, report, "fetch-add-hot", [&] { return hot(scratch, options); });
   add_row(options, report, "append", [&] { return append(scratch, options); });
+  shared_pointer_rows(options, scratch, report);
 }
 
 }  // namespace
