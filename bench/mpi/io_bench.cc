@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "job.h"
+#include "shared_pointer.h"
 
 namespace {
 
@@ -19,17 +20,18 @@ using bench::give_up, bench::json_list, bench::Measured, bench::measure, bench::
 struct Options {
   bench::JobOptions job;
   std::vector<std::string> workloads;
-  int opens = 100;
+  int opens = 100, records = 512;
 };
 
 constexpr const char* kUsage =
-    "mpi_io_bench [--dir D] [--mib N] [--rounds N] [--opens N] [--independent] [--limit]\n"
-    "             --workloads A,B,...\n"
+    "mpi_io_bench [--dir D] [--mib N] [--rounds N] [--opens N] [--records N] [--independent]\n"
+    "             [--limit] --workloads A,B,...\n"
     "--mib: the size of files that have none of their own. --limit: also what POSIX calls do.\n"
-    "open: one file opened and closed by all ranks --opens times. Workloads:\n";
+    "open: one file opened and closed by all ranks --opens times. shared, ordered: --records of each\n"
+    "rank at the shared file pointer. Workloads:\n";
 
 [[noreturn]] void explain(const std::string& why) {
-  give_up(why + "\n" + kUsage + "open " + bench::kWorkloads);
+  give_up(why + "\n" + kUsage + "open shared ordered " + bench::kWorkloads);
 }
 
 std::vector<std::string> split(const std::string& text) {
@@ -58,6 +60,8 @@ Options parse(int argc, char** argv) {
       options.job.rounds = std::stoi(value);
     else if (key == "--opens")
       options.opens = std::stoi(value);
+    else if (key == "--records")
+      options.records = std::stoi(value);
     else
       explain("what is " + key + "?");
   }
@@ -121,6 +125,8 @@ int main(int argc, char** argv) {
     for (const std::string& name : options.workloads) {
       if (name == "open")
         run_opens(options, seat);
+      else if (name == "shared" || name == "ordered")
+        bench::run_shared_pointer(options.job, name, options.records, seat);
       else
         run_job(options, name, seat);
     }

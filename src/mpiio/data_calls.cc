@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "mpiio/collective.h"
 #include "mpiio/operation.h"
 #include "mpiio/process.h"
@@ -26,9 +29,37 @@ Fault take_shared(File& file, MPI_Offset etypes, MPI_Offset& position) {
   return {};
 }
 
-// The place of each rank's data, one after the other in the order of ranks. All ranks take part;
-// one with an error of its own has no data.
+// On one node, where looking at the pointer costs nothing: by one exchange. Whoever comes last has
+// seen all that the ranks did with the pointer before, so the furthest that anybody saw is where it
+// is. It is moved on before its mover comes to agree on the outcome, and nobody leaves before that.
+Fault take_ordered_near(File& file, MPI_Offset etypes, MPI_Offset& position) {
+  struct Seen {
+    MPI_Offset pointer = 0, etypes = 0;
+    int code = MPI_SUCCESS;
+  };
+  Seen mine{0, etypes};
+  auto state = file.meeting->state();
+  auto pointer = state ? (*state)->get(file.shared_pointer) : Result<uint64_t>(state.error());
+  pointer ? void(mine.pointer = static_cast<MPI_Offset>(*pointer))
+          : void(mine.code = fault_of(pointer.error()).code);
+  std::vector<Seen> all(static_cast<size_t>(file.ranks));
+  if (auto fault = file.gather(&mine, sizeof mine, all.data())) return fault;
+  MPI_Offset base = 0, total = 0, before = 0;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].code != MPI_SUCCESS) return {all[rank].code, "a rank has no shared pointer"};
+    base = std::max(base, all[rank].pointer);
+    if (rank < static_cast<size_t>(file.rank)) before += all[rank].etypes;
+    total += all[rank].etypes;
+  }
+  position = base + before;
+  MPI_Offset there = 0;
+  return file.rank == 0 ? take_shared(file, total, there) : Fault{};
+}
+
+// The place of each rank's data, one after the other in the order of ranks. All ranks take part, and
+// agree on the outcome later; one with an error of its own has no data.
 Fault take_ordered(File& file, MPI_Offset etypes, MPI_Offset& position) {
+  if (file.meeting->gathering()) return take_ordered_near(file, etypes, position);
   long long mine = etypes, up_to_mine = 0;
   PMPI_Scan(&mine, &up_to_mine, 1, MPI_LONG_LONG, MPI_SUM, file.comm);
   const int last = file.ranks - 1;
