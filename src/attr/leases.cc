@@ -9,19 +9,16 @@
 namespace forebay::attr {
 
 Result<Leases::Number> Leases::take(std::string_view file, uint64_t client, Time now) {
-  Client& c = clients_[client];
   // What ran out is not renewed: its client has dropped it, and may not have heard what changed.
-  if (c.until <= now) {
-    for (const Number number : std::set<Number>(c.leases)) {
+  if (const auto known = clients_.find(client);
+      known != clients_.end() && known->second.until <= now) {
+    for (const Number number : std::set<Number>(known->second.leases)) {
       if (!leases_.at(number).recalled) drop(number);
     }
   }
-  const auto known = files_.find(file);
-  if (known != files_.end()) {
-    if (const auto held = known->second.holders.find(client); held != known->second.holders.end()) {
-      clients_[client].until = now + term_;
-      return held->second;
-    }
+  if (const auto known = files_.find(file); known != files_.end()) {
+    const auto held = known->second.holders.find(client);
+    if (held != known->second.holders.end()) drop(held->second);
   }
   Client& asks = clients_[client];
   if (leases_.size() >= limits_.in_all || asks.leases.size() >= limits_.per_client) {
@@ -30,7 +27,8 @@ Result<Leases::Number> Leases::take(std::string_view file, uint64_t client, Time
     if (asks.leases.empty()) clients_.erase(client);
     return full;
   }
-  const auto at = known != files_.end() ? known : files_.try_emplace(std::string(file)).first;
+  auto at = files_.find(file);
+  if (at == files_.end()) at = files_.try_emplace(std::string(file)).first;
   const Number number = ++last_;
   at->second.holders.emplace(client, number);
   leases_.emplace(number, Lease{&at->first, client});

@@ -45,8 +45,9 @@ class Leases {
   Leases(Duration term, Limits limits) : term_(term), limits_(limits) {}
   Leases(const Leases&) = delete;
 
-  // The lease of a file, and all that the client holds renewed; the same one as before unless that
-  // was recalled or has run out. ENOLCK beyond a limit.
+  // A lease of the file, and all that the client holds renewed. It takes the place of one that the
+  // client has of that file, so that giving that one back does not end this one. ENOLCK beyond a
+  // limit.
   Result<Number> take(std::string_view file, uint64_t client, Time now);
   // Renews all that the client holds. False: it does not hold this one (any more).
   bool renew(uint64_t client, Number lease, Time now);

@@ -20,9 +20,13 @@ Time at(Duration d) {
 
 TEST(Leases, AreSharedAndRecalledForAChangeByAnother) {
   Leases leases(5s);
-  const Number a = *leases.take("f", 1, at(0s)), b = *leases.take("f", 2, at(1s));
+  Number a = *leases.take("f", 1, at(0s));
+  const Number b = *leases.take("f", 2, at(1s));
   EXPECT_NE(a, b);
-  EXPECT_EQ(*leases.take("f", 1, at(1s)), a) << "the same again";
+  const Number again = *leases.take("f", 1, at(1s));
+  EXPECT_NE(again, a);
+  EXPECT_FALSE(leases.give_back(1, a)) << "the new one is in its place";
+  a = again;
   EXPECT_TRUE(leases.recall("g", 3, at(1s)).until.empty());
   const auto own = leases.recall("f", 1, at(2s));
   EXPECT_EQ(own.now, (std::vector<Leases::Held>{{2, b}})) << "not the changer's own";

@@ -69,7 +69,7 @@ enum class Op : uint8_t {
   // A read lease (attr/leases.h), which only the server that is the file's home gives; it is given
   // back, and recalled, outside of requests (LeaseHolder in store/store.h).
   lease,  // handle, right, flag_shared (always), [flag_reclaim, cookie: renew this one, and all]
-          //            -> value (its number), count (milliseconds from the request on)
+          //            -> value (its number), count (milliseconds from the request on), attr
           //               (EOPNOTSUPP: not here; ENOLCK: too many, or not held)
 };
 inline constexpr int kOpCount = static_cast<int>(Op::lease) + 1;

@@ -303,10 +303,11 @@ void Flight::answer(const Result<Reply>& result, SmallData&& data) {
   if (busy_ == 0) release();
   if (!file || busy_ > 0) return reply(result, std::move(data));
   recalls_ = true;
-  const bool nobody = exported().leases->changed(
-      exported().store().identity(*file), session_->id(), loop(), [this, alive, result] {
-        if (std::exchange(recalls_, false)) reply(result, {});
-      });
+  const bool nobody = exported().leases->changed(exported().store().identity(*file), session_->id(),
+                                                 loop(), [this, alive, result] {
+                                                   if (std::exchange(recalls_, false))
+                                                     reply(result, {});
+                                                 });
   if (!nobody) return;
   recalls_ = false;
   reply(result, std::move(data));

@@ -140,7 +140,7 @@ class Flight : public std::enable_shared_from_this<Flight> {
   void reply(const Result<Reply>& result, SmallData&& data);
 
   Handle owed_;
-  Handle changes_;  // what presents no right: the file that it changes
+  Handle changes_;                        // what presents no right: the file that it changes
   std::shared_ptr<HeldRight> presented_;  // null: none, or none that is good
   struct Append {
     Handle handle;

@@ -8,10 +8,30 @@ void LeaseFlight::begin() {
   const auto lease = granted();
   if (!lease) return answer(lease.error());
   session_->send_recalls(lease->recalls);
-  Reply reply;
-  reply.value = lease->lease;
-  reply.count = static_cast<uint64_t>(exported().leases->term() / std::chrono::milliseconds(1));
-  answer(std::move(reply));
+  lease_ = lease->lease;
+  if (request_.flags & kFlagReclaim) return done(0);
+  Request attributes;
+  attributes.op = Op::getattr;
+  attributes.caller = request_.caller;
+  attributes.handle = request_.handle;
+  submit(std::move(attributes), 0);
+}
+
+void LeaseFlight::done(unsigned) {
+  if (!result_) exported().leases->give_back(session_->id(), lease_);
+  if (!result_) return answer(result_);
+  result_->value = lease_;
+  result_->count = static_cast<uint64_t>(exported().leases->term() / std::chrono::milliseconds(1));
+  answer(result_);
+}
+
+// Nobody has heard of it.
+void LeaseFlight::late(unsigned) {
+  exported().leases->give_back(session_->id(), lease_);
+}
+
+void LeaseFlight::fail(Error error) {
+  if (busy() == 0) answer(std::move(error));
 }
 
 Result<LeaseTable::Granted> LeaseFlight::granted() {

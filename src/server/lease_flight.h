@@ -1,4 +1,5 @@
-// LeaseFlight: a client takes or renews a read lease. Answered at once; no Store is asked.
+// LeaseFlight: a client takes or renews a read lease. The answer to a new one brings the attributes
+// that the file has under it.
 #pragma once
 
 #include "server/flight.h"
@@ -12,11 +13,15 @@ class LeaseFlight final : public Flight {
 
  private:
   void begin() override;
-  void keep(unsigned, Result<Reply>&&) override {}
-  void done(unsigned) override {}
-  void fail(Error error) override { answer(std::move(error)); }
+  void keep(unsigned, Result<Reply>&& result) override { result_ = std::move(result); }
+  void done(unsigned) override;
+  void late(unsigned) override;
+  void fail(Error error) override;
 
   Result<LeaseTable::Granted> granted();
+
+  LeaseTable::Number lease_ = 0;
+  Result<Reply> result_{std::in_place};
 };
 
 }  // namespace forebay::server

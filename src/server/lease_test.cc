@@ -125,7 +125,9 @@ TEST_F(Lease, IsNotRecalledByItsHolderNorByWhatChangesNothing) {
   const OpenFile other = create(*a_, "g");
   EXPECT_EQ(a_->call(data_request(Op::write, other, range(0, 1)), "x")->error(), 0);
   EXPECT_TRUE(b_->recalls.empty());
-  EXPECT_EQ(lease(*b_), held);
+  EXPECT_EQ(b_->call(lease_request(f_, held))->error(), 0);
+  EXPECT_NE(lease(*b_), held) << "in its place";
+  EXPECT_EQ(b_->call(lease_request(f_, held))->error(), ENOLCK);
 }
 
 TEST_F(Lease, OfManyAreAllRecalled) {

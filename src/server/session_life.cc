@@ -176,7 +176,9 @@ bool Session::stalled(Time now) {
 void Session::drop_stalled() {
   const Duration most = options().stall + options().grace;
   each_flight([&](Flight& flight) {
-    if (flight.recalls() || flight.op == Op::read || !flight.waits_for_client() || flight.busy() > 0) return;
+    if (flight.recalls() || flight.op == Op::read || !flight.waits_for_client() ||
+        flight.busy() > 0)
+      return;
     if (attached_at_ - std::max(flight.progress(), last_moved_) >= most) {
       flight.time_out("its data did not come from the client in time");
     }
