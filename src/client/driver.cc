@@ -17,7 +17,7 @@ constexpr uint64_t kSmall = 32_KiB;
 
 // So long nobody has called before the background thread listens for recalls: who is woken for a
 // call has had its wait already.
-constexpr auto kQuiet = std::chrono::milliseconds(2);
+constexpr auto kQuiet = std::chrono::microseconds(500);
 
 constexpr int kTestTurns = 16;  // that a test, which does not wait, may do for others
 
