@@ -35,6 +35,7 @@ struct ServerConfig {
   unsigned slots = 64;
   uint64_t eager = 32_KiB;
   Duration grace = std::chrono::seconds(30);
+  Duration lease_time = std::chrono::seconds(5);
   Duration stall = std::chrono::seconds(30);
   Duration deadline = std::chrono::seconds(60);
   Duration drain = std::chrono::seconds(30);

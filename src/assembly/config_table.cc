@@ -46,6 +46,9 @@ std::vector<Key> describe(ServerConfig& c) {
        "how long a client that lost its connection may come back to its session, and how long "
        "after "
        "a restart locks may be reclaimed"},
+      {"lease_time", &c.lease_time,
+       "how long a change waits at most for a client that has copies of the file and does not "
+       "answer"},
       {"stall", &c.stall, "a client that owes data, or takes none, is cut off after this long"},
       {"deadline", &c.deadline,
        "a request that the file system has not answered by then fails with ETIMEDOUT"},

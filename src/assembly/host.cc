@@ -71,6 +71,8 @@ Result<void> ServerHost::build(const Config& config, std::function<void()> on_st
     ExportOptions about = export_options(one);
     about.lock_marker = fmt::format("{}/locks.{}", run_dir_.path(), about.name);
     about.lock_grace = grace;
+    about.lease_marker = fmt::format("{}/leases.{}", run_dir_.path(), about.name);
+    about.lease_time = config.server.lease_time;
     auto state = state_options(config.server, one, run_dir_.path());
     if (!state) return state.error();
     about.state = std::move(*state);

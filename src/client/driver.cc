@@ -15,6 +15,10 @@ constexpr Duration kGoodbyeTime = std::chrono::seconds(1);
 constexpr auto kGrace = std::chrono::milliseconds(2);
 constexpr uint64_t kSmall = 32_KiB;
 
+// So long nobody has called before the background thread listens for recalls: who is woken for a
+// call has had its wait already.
+constexpr auto kQuiet = std::chrono::microseconds(500);
+
 constexpr int kTestTurns = 16;  // that a test, which does not wait, may do for others
 
 // All that it needs of the client is sent with it.
@@ -49,6 +53,8 @@ Driver::~Driver() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
+    inbox_.emplace_back([] {});  // it may be listening
+    nudge();
     background_changed_.notify_one();
   }
   if (background_.joinable()) background_.join();
@@ -113,6 +119,34 @@ void Driver::submit(Request&& request, Completion&& done) {
   drain();
   settle(request);
   session_->submit(std::move(request), std::move(done), true);
+  let_go();
+}
+
+void Driver::hold_leases(LeaseHolder* holder) {
+  if (own_loop_ && holder) {
+    std::lock_guard lock(mutex_);
+    if (!background_.joinable()) background_ = std::thread([this] { work_in_background(); });
+  }
+  Waiter waiter;
+  run(waiter, [&] {
+    session_->hold_leases(holder);
+    finish(waiter);
+  });
+}
+
+void Driver::give_back(uint64_t lease) {
+  if (!own_loop_ || leader_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
+    return session_->give_back(lease);
+  }
+  std::unique_lock lock(mutex_);
+  if (led_) {
+    inbox_.push_back([this, lease] { session_->give_back(lease); });
+    return nudge();
+  }
+  take_lead();
+  lock.unlock();
+  drain();
+  session_->give_back(lease);
   let_go();
 }
 
@@ -201,6 +235,7 @@ void Driver::drain() {
       tasks.swap(inbox_);
       inbox_filled_.store(false);
     }
+    visited_ = true;
     const Session::Gathering together(*session_);
     for (Task& task : tasks) task();
   }
@@ -229,15 +264,20 @@ void Driver::help(Callback<bool()> enough, bool wait) {
 
 void Driver::take_lead() {
   led_ = true;
+  ++leads_;
+  visited_ = false;
   leader_.store(std::this_thread::get_id(), std::memory_order_relaxed);
 }
 
 void Driver::let_go() {
   const bool background_left = session_->background() != 0;
+  const bool watched = session_->watches();
   std::lock_guard lock(mutex_);
   leader_.store(std::thread::id(), std::memory_order_relaxed);
   led_ = false;
   background_left_ = background_left;
+  if (watched && !std::exchange(watched_, true)) background_changed_.notify_one();
+  watched_ = watched;
   if (!followers_.empty()) {
     followers_.front()->changed.notify_one();
   } else if (background_left || !inbox_.empty()) {
@@ -256,21 +296,37 @@ void Driver::nudge() {
   if (asleep_.exchange(false)) loop_.wake();
 }
 
+// Until there is something to do, or to listen to: true.
+bool Driver::await_work(std::unique_lock<std::mutex>& lock) {
+  const auto wanted = [&] { return !led_ && (background_left_ || !inbox_.empty()); };
+  background_idle_ = true;
+  bool listen = false;
+  while (!stopping_ && !wanted() && !listen) {
+    if (!watched_) {
+      background_changed_.wait(lock);
+      continue;
+    }
+    const uint64_t before = leads_;
+    background_changed_.wait_for(lock, kQuiet);
+    listen = !led_ && watched_ && leads_ == before;
+  }
+  background_idle_ = false;
+  if (listen || stopping_) return listen && !stopping_;
+  if (helped_) background_changed_.wait_for(lock, kGrace, [&] { return stopping_ || urgent_; });
+  return !stopping_ && wanted();
+}
+
 void Driver::work_in_background() {
   std::unique_lock lock(mutex_);
-  for (;;) {
-    const auto wanted = [&] { return !led_ && (background_left_ || !inbox_.empty()); };
-    background_idle_ = true;
-    background_changed_.wait(lock, [&] { return stopping_ || wanted(); });
-    background_idle_ = false;
-    if (helped_) background_changed_.wait_for(lock, kGrace, [&] { return stopping_ || urgent_; });
-    if (stopping_) return;
-    if (!wanted()) continue;
+  while (!stopping_) {
+    if (!await_work(lock)) continue;
     urgent_ = false;
     take_lead();
     lock.unlock();
     drain();
-    Callback<bool()> none = [this] { return session_->background() == 0; };
+    Callback<bool()> none = [this] {
+      return session_->background() == 0 && (visited_ || !session_->watches());
+    };
     while (!none()) turn(none);
     let_go();
     lock.lock();

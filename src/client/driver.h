@@ -12,6 +12,8 @@
 //  - A thread that waits for such requests may lead itself, with help(). From then on it is
 //    expected to: small requests that find others under way are left in the inbox for it, and the
 //    background thread comes only for those that need the client's hand soon, or after a while.
+//  - While leases are held somebody must hear of recalls: when nobody has led for a moment the
+//    background thread does, and lets go as soon as anybody calls.
 // A loop that somebody else runs (simulated) needs none of this: everything happens on its one
 // thread.
 //
@@ -44,6 +46,9 @@ class Driver {
   void submit(Request&& request, Completion&& done);
   void help(Callback<bool()> enough, bool wait);
   Result<Handle> root();
+  void hold_leases(LeaseHolder* holder);
+  void give_back(uint64_t lease);
+  Duration leases_until() const { return session_->leases_until(); }
 
   RemoteStore::Stats stats() const { return session_->stats(); }
   int descriptor() const { return session_->descriptor(); }
@@ -68,6 +73,7 @@ class Driver {
   void nudge();
   void work_in_background();
   void call_background();
+  bool await_work(std::unique_lock<std::mutex>& lock);
   void leave();
 
   std::unique_ptr<Loop> own_loop_;
@@ -78,6 +84,7 @@ class Driver {
 
   // The leader's.
   Waiter* leading_for_ = nullptr;
+  bool visited_ = false;  // the inbox had something
 
   std::atomic<std::thread::id> leader_{};
   std::atomic<bool> asleep_{false};        // the leader may be waiting in the loop
@@ -90,6 +97,8 @@ class Driver {
   bool background_idle_ = false;  // its thread waits to be called
   bool helped_ = false;           // whoever waits helps
   bool urgent_ = false;           // the background thread is to come at once
+  bool watched_ = false;          // when nobody leads: leases are held
+  uint64_t leads_ = 0;            // counts leaders
   std::vector<Task> inbox_;
   std::vector<Waiter*> followers_;
   std::condition_variable background_changed_;

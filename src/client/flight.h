@@ -32,6 +32,7 @@ struct Session::Flight {
   std::optional<std::stop_callback<StopRelay>> stop;
   uint64_t number = 0;  // in the order of submission
   Time since;           // submitted
+  Duration asked{0};    // the same, of a lease, by since_boot()
   uint64_t order = 0;   // in the order of sending
   uint64_t total = 0;   // bytes of the stream
   uint64_t known = 0;   // Uncommitted::now() when it was issued

@@ -160,6 +160,12 @@ Result<void> Link::welcomed(std::span<const std::byte> message) {
 
 Result<Memory> Link::on_message(const wire::FrameHeader& header,
                                 std::span<const std::byte> message) {
+  Result<Memory> taken = take(header, message);
+  if (!taken) user_.on_parting();
+  return taken;
+}
+
+Result<Memory> Link::take(const wire::FrameHeader& header, std::span<const std::byte> message) {
   if (header.type == wire::FrameType::refused) {
     Result<wire::Refused> refusal = wire::decode_refused(message);
     if (!refusal) return std::move(refusal).error();

@@ -31,6 +31,8 @@ class Link final : private ConnectionHandler {
                                     std::span<const std::byte> message) = 0;
     virtual void on_payload() = 0;
     virtual void on_posts(uint64_t bits) = 0;
+    // We are about to close it: before the other end can know.
+    virtual void on_parting() = 0;
     // The connection is gone and no send is under way. `farewell`: the server said goodbye, so what
     // it had not answered was not begun, and its session is over; `written`: and it has written
     // all that it had acknowledged.
@@ -71,6 +73,7 @@ class Link final : private ConnectionHandler {
   void remember_socket();
   Result<Memory> on_message(const wire::FrameHeader& header,
                             std::span<const std::byte> message) override;
+  Result<Memory> take(const wire::FrameHeader& header, std::span<const std::byte> message);
   void on_payload() override { user_.on_payload(); }
   void on_posts(uint64_t bits) override;
   void on_closed(const Error& why) override;

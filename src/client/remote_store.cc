@@ -63,6 +63,9 @@ class RemoteStoreImpl final : public RemoteStore {
     }
     return false;
   }
+  void hold_leases(LeaseHolder* holder) override { process().driver.hold_leases(holder); }
+  void give_back(uint64_t lease) override { process().driver.give_back(lease); }
+  Duration leases_until() const override { return process().driver.leases_until(); }
   Stats stats() const override { return process().driver.stats(); }
 
  private:

@@ -73,6 +73,10 @@ void Session::submit(Request&& request, Completion&& done, bool background) {
   flight->background = background;
   flight->number = ++submitted_;
   flight->since = loop_.now();
+  if (flight->message.request.op == Op::lease) {
+    flight->asked = since_boot();
+    ++lease_asks_;
+  }
   if (Request& r = flight->message.request; r.stop.stop_possible()) {
     flight->stop.emplace(std::move(r.stop), StopRelay{&loop_, alive_, flight->number});
   }
@@ -212,6 +216,7 @@ void Session::finish(uint16_t slot) {
   } else {
     Flight& done = *flight;
     if (is_lock(done.message.request.op)) note_lock(done, result);
+    if (done.message.request.op == Op::lease) note_lease(done, result);
     complete(std::move(flight), std::move(*done.result));
   }
   delivering_ || gathering_ ? pump_soon() : pump();
@@ -257,6 +262,7 @@ void Session::complete(FlightRef flight, Result<Reply>&& result) {
   background_ -= flight->background;
   if (flight->lent && !result) lent_->detach(flight->message.request.memory);
   if (flight->lane) free_lanes_.push_back(*flight->lane);
+  if (flight->message.request.op == Op::lease && --lease_asks_ == 0) recalled_early_.clear();
   flight->done(std::move(result));
   flight.reset();
   check_idle();
@@ -345,6 +351,7 @@ void Session::on_up(const wire::Welcome& welcome, bool resumed) {
 }
 
 void Session::on_down(bool farewell, bool written) {
+  lose_leases();
   landing_ = nullptr;
   // What was answered before a goodbye may be seen after it.
   if (region_) on_posts(~uint64_t(0));

@@ -41,13 +41,19 @@
 // for what they wait for, only some do; the others are tried from time to time. What is held is
 // reclaimed from a server's next life before anything else is sent to it (lock_ledger.h).
 //
-// Threads: everything on the loop, except stats(), descriptor() and a request's stop_token, which
-// may be stopped from any thread. Completions run on the loop and may submit.
+// Leases end with the connection, and are renewed while there is one; what is recalled is the
+// holder's to drop and to give back.
+//
+// Threads: everything on the loop, except stats(), leases_until(), descriptor() and a request's
+// stop_token, which may be stopped from any thread. Completions run on the loop and may submit.
 #pragma once
 
+#include <atomic>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "client/lent_memory.h"
@@ -96,6 +102,11 @@ class Session final : private Link::User {
   // Requests whose memory lies in it name their place, where the server can reach it.
   void lend(std::shared_ptr<LentMemory> lent) { lent_ = std::move(lent); }
 
+  void hold_leases(LeaseHolder* holder) { holder_ = holder; }
+  void give_back(uint64_t lease);
+  bool watches() const { return !leases_.empty(); }  // for recalls
+  Duration leases_until() const { return leases_until_.load(); }
+
   RemoteStore::Stats stats() const;
   int descriptor() const { return link_.descriptor(); }
 
@@ -113,6 +124,7 @@ class Session final : private Link::User {
                           std::span<const std::byte> message) override;
   void on_payload() override;
   void on_posts(uint64_t bits) override;
+  void on_parting() override { lose_leases(); }
   void on_down(bool farewell, bool written) override;
   void on_give_up(const Error& why) override;
   bool waiting() const override { return !idle(); }
@@ -142,6 +154,18 @@ class Session final : private Link::User {
   bool retries_lock(FlightRef& flight);
   void note_lock(const Flight& flight, const Result<Reply>& result);
   void reclaim_locks();
+
+  // Leases (session_leases.cc).
+  struct HeldLease {
+    Handle handle;
+    Right right;
+    CallerRef caller;
+  };
+  void note_lease(const Flight& flight, const Result<Reply>& result);
+  Result<void> on_recall(std::span<const std::byte> message);
+  void lose_leases();
+  void renew_later();
+  void renew();
 
   // Receiving.
   Result<Memory> dispatch(const wire::FrameHeader& header, std::span<const std::byte> message);
@@ -191,6 +215,13 @@ class Session final : private Link::User {
   Uncommitted uncommitted_;
   LockLedger locks_;
   std::vector<FlightRef> tried_locks_;  // to be tried again
+  LeaseHolder* holder_ = nullptr;
+  std::map<uint64_t, HeldLease> leases_;
+  std::atomic<Duration> leases_until_{Duration::zero()};
+  Duration lease_term_{0};
+  bool renewal_due_ = false;           // a timer runs
+  size_t lease_asks_ = 0;              // unanswered
+  std::set<uint64_t> recalled_early_;  // before the answer
 
   // A reply whose payload is landing.
   Flight* landing_ = nullptr;

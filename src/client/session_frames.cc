@@ -186,6 +186,9 @@ Result<Memory> Session::dispatch(const wire::FrameHeader& header,
     case wire::FrameType::pull:
       if (Result<void> ok = on_pull(message); !ok) return std::move(ok).error();
       return Memory{};
+    case wire::FrameType::recall:
+      if (Result<void> ok = on_recall(message); !ok) return std::move(ok).error();
+      return Memory{};
     default:
       return broken(fmt::format("a frame of type {}", static_cast<int>(header.type)));
   }

@@ -28,6 +28,10 @@ class SteadyClock final : public Clock {
   Time now() const override;
 };
 
+// Time since the machine was started, also while it slept: what leases are measured with, because
+// the other end's clock goes on.
+Duration since_boot();
+
 class ManualClock final : public Clock {
  public:
   Time now() const override { return now_; }

@@ -59,6 +59,8 @@ constexpr std::array<OpInfo, kOpCount> kOps = {{
     {Op::attr_cas, "attr_cas", OpKind::shared, kChanges, kOnce, kWhere | kRight, kValue | kExpected,
      0},
     {Op::attr_list, "attr_list", OpKind::shared, kKeeps, kAgain, kHandle | kRight, 0, 0},
+    {Op::lease, "lease", OpKind::shared, kKeeps, kAgain, kHandle | kRight, kCookie | kFlags,
+     kFlagShared | kFlagReclaim},
 }};
 
 constexpr bool rows_are_in_order() {

@@ -66,8 +66,13 @@ enum class Op : uint8_t {
   attr_cas,        // handle, right, name, value, expected -> value (before: done if as expected)
   attr_list,       // handle, right                   -> data (of each: 8 bytes, the lowest first,
                    //                                    and its name, ended by a NUL)
+  // A read lease (attr/leases.h), which only the server that is the file's home gives; it is given
+  // back, and recalled, outside of requests (LeaseHolder in store/store.h).
+  lease,  // handle, right, flag_shared (always), [flag_reclaim, cookie: renew this one, and all]
+          //            -> value (its number), count (milliseconds from the request on), attr
+          //               (EOPNOTSUPP: not here; ENOLCK: too many, or not held)
 };
-inline constexpr int kOpCount = static_cast<int>(Op::attr_list) + 1;
+inline constexpr int kOpCount = static_cast<int>(Op::lease) + 1;
 
 // Which fields a request uses. A server refuses a request that lacks one of `needs` or carries one
 // that is in neither list.

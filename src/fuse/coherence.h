@@ -6,10 +6,9 @@
 // among the processes of this mount, and an append looks at the file's size under the node's lock
 // and writes there.
 //
-// Nobody vouches for data: the kernel keeps none of files that are read and written (each call
-// reaches the Store), and of mapped ones what it had at their last open or mmap. A read lease,
-// taken in opened() and given back in closed(), would let `keep_pages` be true; its recall would
-// call fuse_lowlevel_notify_inval_inode with the node's number before it is acknowledged.
+// Unless leases do (file_leases.h), nobody vouches for data: the kernel keeps none of files that
+// are read and written (each call reaches the Store), and of mapped ones what it had at their last
+// open or mmap.
 #pragma once
 
 #include "fuse/mount_options.h"
@@ -25,18 +24,13 @@ class Coherence {
 
   bool shared() const { return shared_; }
 
-  // How an open file is to be treated by the kernel.
-  struct Keep {
-    bool pages = false;       // its page cache serves reads, and is written through
-    bool over_opens = false;  // and outlives an open
-  };
-  // `maps_direct`: mappings work without `pages`.
-  Keep opened(bool maps_direct) const { return {cache_ == Cache::pages || !maps_direct, false}; }
-  void closed(Node&) const {}
+  // Does the kernel's page cache serve reads, and is written through, though no lease vouches for
+  // it? `maps_direct`: mappings work without.
+  bool keeps_pages(bool maps_direct) const { return cache_ == Cache::pages || !maps_direct; }
 
   // Is it for us to say where an append goes? With pages the kernel has said it already, unless the
   // Store gives appends their place: files that are opened for that go around its pages.
-  bool places_appends(bool maps_direct) const { return shared_ || !opened(maps_direct).pages; }
+  bool places_appends(bool maps_direct) const { return shared_ || !keeps_pages(maps_direct); }
   // `write` is a whole write request but for its place, which is the end of the file.
   template <class Ask>
   Result<Reply> append(Node& node, Request&& write, uint64_t bytes, Ask&& ask) const {

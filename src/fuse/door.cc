@@ -81,7 +81,13 @@ Door::Door(Store& store, const Found& root, const MountOptions& options)
       self_(this_process_caller()),
       speaks_for_others_(::geteuid() == 0),
       nodes_(store, root),
-      coherence_(options.cache, keeps_locks(store, root)) {}
+      coherence_(options.cache, keeps_locks(store, root)),
+      leases_(store, options.cache == Cache::lease && coherence_.shared()) {}
+
+void Door::start(fuse_session* session) {
+  leases_.start(
+      [session](uint64_t number) { fuse_lowlevel_notify_inval_inode(session, number, 0, 0); });
+}
 
 const fuse_lowlevel_ops& Door::operations() {
   static const fuse_lowlevel_ops kOperations = [] {
@@ -217,6 +223,7 @@ struct stat Door::stat_of(const Attr& attr) const {
 }
 
 fuse_entry_param Door::entry_of(Node& node, const Attr& attr) {
+  leases_.tell(node, number_of(node), attr.size);
   fuse_entry_param entry = {};
   entry.ino = number_of(node);
   entry.generation = node.generation();

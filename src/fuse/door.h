@@ -19,6 +19,7 @@
 #include <string>
 
 #include "fuse/coherence.h"
+#include "fuse/file_leases.h"
 #include "fuse/kernel_io.h"
 #include "fuse/nodes.h"
 #include "store/listing.h"
@@ -34,6 +35,8 @@ class Door {
   KernelIo& kernel() { return kernel_; }
   // Stops what is answered later, and waits for it: before the session is gone.
   void stop_pending();
+  // The kernel can be told what to drop, until stop_pending().
+  void start(fuse_session* session);
   const Nodes& nodes() const { return nodes_; }
 
  private:
@@ -61,6 +64,7 @@ class Door {
     Right right;
     CallerRef caller;
     Access access;
+    bool leased = false;  // its pages are, if it has any
     LockOwners owners;
   };
   struct OpenDirectory {
@@ -100,6 +104,7 @@ class Door {
                 int flags);
   void listxattr(fuse_req_t req, fuse_ino_t node, size_t room);
   void removexattr(fuse_req_t req, fuse_ino_t node, const char* name);
+  void answer_gate(fuse_req_t req, const OpenFile& file);
   Result<Reply> resize(fuse_req_t req, Node& node, uint64_t size, const fuse_file_info* info);
 
   // ---- door_data.cc ----
@@ -163,6 +168,7 @@ class Door {
   const bool speaks_for_others_;
   Nodes nodes_;
   Coherence coherence_;
+  FileLeases leases_;
   KernelIo kernel_;
   std::mutex pending_mutex_;
   std::condition_variable none_pending_;

@@ -51,10 +51,24 @@ void answer_bytes(fuse_req_t req, const std::string& bytes, size_t room) {
 
 }  // namespace
 
-void Door::getattr(fuse_req_t req, fuse_ino_t node, fuse_file_info*) {
+// The kernel asks before it reads from its pages (FileLeases), and names the open file then.
+void Door::answer_gate(fuse_req_t req, const OpenFile& file) {
+  const auto asks = [&] {
+    return ask(req, {.op = Op::getattr, .caller = file.caller, .handle = file.node.handle()});
+  };
+  const Result<Attr> attr =
+      leases_.gate(file.node, number_of(file.node), {file.right, file.caller}, asks);
+  if (!attr) return fail(req, attr.error());
+  const struct stat st = stat_of(*attr);
+  fuse_reply_attr(req, &st, options_.attr_timeout);
+}
+
+void Door::getattr(fuse_req_t req, fuse_ino_t node, fuse_file_info* info) {
+  if (info && file_of(info).leased) return answer_gate(req, file_of(info));
   const Result<Reply> reply =
       ask(req, {.op = Op::getattr, .caller = caller(req), .handle = at(node).handle()});
   if (!reply) return fail(req, reply.error());
+  leases_.tell(at(node), node, reply->attr.size);
   const struct stat st = stat_of(reply->attr);
   fuse_reply_attr(req, &st, options_.attr_timeout);
 }
@@ -86,6 +100,8 @@ void Door::setattr(fuse_req_t req, fuse_ino_t number, struct stat* to, int valid
   else if (reply && !(valid & FUSE_SET_ATTR_SIZE))
     reply = ask(req, {.op = Op::getattr, .caller = caller(req), .handle = node.handle()});
   if (!reply) return fail(req, reply.error());
+  leases_.changed(node, reply->attr.size);
+  leases_.tell(node, number, reply->attr.size);
   const struct stat st = stat_of(reply->attr);
   fuse_reply_attr(req, &st, options_.attr_timeout);
 }

@@ -10,17 +10,21 @@ namespace forebay::fuse {
 // ---- Opening and closing ----
 
 void Door::keep(fuse_file_info* info, std::unique_ptr<OpenFile> file) {
-  const Coherence::Keep keep = coherence_.opened(kernel_.maps_direct());
   // Where an append goes is not for a kernel to say that others do not ask.
-  info->direct_io = !keep.pages || (coherence_.shared() && (info->flags & O_APPEND));
-  info->keep_cache = keep.over_opens;
+  const bool appends = coherence_.shared() && (info->flags & O_APPEND);
+  // Whoever writes through pages keeps them locked meanwhile: two who wait for each other's pages
+  // would wait for good.
+  file->leased = leases_.keeps(file->node) && file->access == Access::read && !appends &&
+                 kernel_.maps_direct();
+  info->direct_io = appends || !(file->leased || coherence_.keeps_pages(kernel_.maps_direct()));
+  info->keep_cache = file->leased && leases_.opened(file->node);
   // A completed write is in the Store already; but with its last flush a process lets go of locks.
   info->noflush = !coherence_.shared();
   info->fh = reinterpret_cast<uint64_t>(file.release());
 }
 
 void Door::close(OpenFile& file) {
-  coherence_.closed(file.node);
+  if (file.leased) leases_.closed(file.node);
   (void)store_.call(
       {.op = Op::close, .caller = file.caller, .handle = file.node.handle(), .right = file.right});
 }
@@ -46,6 +50,7 @@ void Door::open(fuse_req_t req, fuse_ino_t number, fuse_file_info* info) {
   file->right = std::move(opened->right);
   if (info->flags & O_TRUNC) {
     if (auto cut = truncate_opened(req, *file); !cut) return close(*file), fail(req, cut.error());
+    leases_.changed(node, UINT64_MAX);
   }
   OpenFile& kept = *file;
   keep(info, std::move(file));
@@ -90,6 +95,7 @@ void Door::release(fuse_req_t req, fuse_ino_t, fuse_file_info* info) {
 void Door::read(fuse_req_t req, fuse_ino_t, size_t size, off_t at, fuse_file_info* info) {
   const OpenFile& file = file_of(info);
   const auto room = Worker::here().reply().first(std::min(size, kMostData));
+  if (file.leased) leases_.reads(file.node, number_of(file.node), {file.right, file.caller});
   const Result<Reply> reply =
       ask(req, {.op = Op::read,
                 .caller = file.caller,
@@ -121,6 +127,8 @@ void Door::write(fuse_req_t req, fuse_ino_t, const char* bytes, size_t size, off
     request.file = Extents({Offset(static_cast<uint64_t>(at)), Length(size)});
     reply = ask(req, std::move(request));
   }
+  const uint64_t start = append && reply ? reply->value : static_cast<uint64_t>(at);
+  leases_.changed(file.node, start + size);
   // What is there is there: the program writes the rest again and hears why it cannot.
   const uint64_t count = reply ? reply->count : reply.error().done();
   if (!reply && count == 0) return fail(req, reply.error());
@@ -148,15 +156,18 @@ void Door::fallocate(fuse_req_t req, fuse_ino_t, int mode, off_t at, off_t lengt
   constexpr int kKnown = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE;
   if (mode & ~kKnown) return fail(req, Error(EOPNOTSUPP));
   const OpenFile& file = file_of(info);
-  answer(req, ask(req, {.op = Op::fallocate,
-                        .flags = (mode & FALLOC_FL_KEEP_SIZE ? kFlagKeepSize : 0u) |
-                                 (mode & FALLOC_FL_PUNCH_HOLE ? kFlagPunchHole : 0u) |
-                                 (mode & FALLOC_FL_ZERO_RANGE ? kFlagZeroRange : 0u),
-                        .caller = file.caller,
-                        .handle = file.node.handle(),
-                        .right = file.right,
-                        .offset = Offset(static_cast<uint64_t>(at)),
-                        .length = Length(static_cast<uint64_t>(length))}));
+  const Result<Reply> done =
+      ask(req, {.op = Op::fallocate,
+                .flags = (mode & FALLOC_FL_KEEP_SIZE ? kFlagKeepSize : 0u) |
+                         (mode & FALLOC_FL_PUNCH_HOLE ? kFlagPunchHole : 0u) |
+                         (mode & FALLOC_FL_ZERO_RANGE ? kFlagZeroRange : 0u),
+                .caller = file.caller,
+                .handle = file.node.handle(),
+                .right = file.right,
+                .offset = Offset(static_cast<uint64_t>(at)),
+                .length = Length(static_cast<uint64_t>(length))});
+  leases_.changed(file.node, static_cast<uint64_t>(at) + static_cast<uint64_t>(length));
+  answer(req, done);
 }
 
 }  // namespace forebay::fuse

@@ -49,6 +49,7 @@ void Door::ended(Pending& pending) {
 }
 
 void Door::stop_pending() {
+  leases_.stop();
   std::unique_lock lock(pending_mutex_);
   for (Pending* const one : pending_) one->stop();
   none_pending_.wait(lock, [this] { return pending_.empty(); });

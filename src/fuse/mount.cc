@@ -94,6 +94,7 @@ Result<void> Mounted::mount(const MountOptions& options) {
   if (fuse_session_mount(session_, options.mount_point.c_str()) != 0)
     return failed(errno ? errno : EPERM);
   if (const int code = door_.kernel().attach(session_); code != 0) return failed(-code);
+  door_.start(session_);
   workers_ = std::make_unique<Workers>(session_, store_, [fd = ended_] {
     const uint64_t one = 1;
     (void)!::write(fd, &one, sizeof one);

@@ -57,10 +57,12 @@ Result<void> take(MountWords& words, std::string_view word) {
     const Result<double> given = seconds(key, value);
     if (!given) return given.error();
     (key == "attr_timeout" ? words.options.attr_timeout : words.options.entry_timeout) = *given;
-  } else if (key == "cache" && (value == "none" || value == "pages")) {
-    words.options.cache = value == "none" ? Cache::none : Cache::pages;
+  } else if (key == "cache" && (value == "none" || value == "pages" || value == "lease")) {
+    words.options.cache = value == "none"    ? Cache::none
+                          : value == "pages" ? Cache::pages
+                                             : Cache::lease;
   } else if (key == "cache") {
-    return Error(EINVAL, fmt::format("-o cache={}: must be none or pages", value));
+    return Error(EINVAL, fmt::format("-o cache={}: must be none, pages or lease", value));
   } else {
     words.settings.emplace_back(key, value);
   }

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -21,6 +22,20 @@
 #include "store/store.h"
 
 namespace forebay::fuse {
+
+// What the kernel may have of a file, and what vouches for it: FileLeases' to use.
+struct KernelView {
+  std::mutex taking;                 // a lease: one at a time
+  std::atomic<uint64_t> lease{0};    // 0: none
+  std::atomic<bool> refused{false};  // the Store gives none
+  // Under FileLeases' lock.
+  unsigned opens = 0;
+  uint64_t told = 0;         // the size that the kernel was told last,
+  bool known = false;        // and that it has
+  uint64_t edition = 0;      // of its pages: another one, and it drops them
+  uint64_t changes = 0;      // through this mount
+  std::optional<Attr> attr;  // under the lease
+};
 
 class Node {
  public:
@@ -37,6 +52,8 @@ class Node {
   std::mutex& appending() { return appending_; }
   // May processes of this mount hold locks of its bytes?
   std::atomic<bool>& locked() { return locked_; }
+  KernelView& view() { return view_; }
+  const KernelView& view() const { return view_; }
 
  private:
   friend class Nodes;
@@ -47,6 +64,7 @@ class Node {
   uint64_t lookups_ = 0;  // under the table's lock
   std::mutex appending_;
   std::atomic<bool> locked_{false};
+  KernelView view_;
 };
 
 class Nodes {

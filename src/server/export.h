@@ -16,6 +16,7 @@
 #include "core/op.h"
 #include "server/behind_store.h"
 #include "server/holders.h"
+#include "server/lease_table.h"
 #include "server/lock_table.h"
 #include "server/relay.h"
 #include "server/reserve.h"
@@ -40,6 +41,8 @@ class Export : public std::enable_shared_from_this<Export> {
   ReservationTable reservations;
   RightHolders holders;
   LockTable locks{options.lock_marker, options.lock_grace};
+  const std::shared_ptr<LeaseTable> leases =
+      std::make_shared<LeaseTable>(options.lease_marker, options.lease_time);
   SmallWrites small_writes{*this};
 
   SharedState& state() const { return *state_; }
@@ -48,6 +51,7 @@ class Export : public std::enable_shared_from_this<Export> {
     FOREBAY_ASSERT(store_ != nullptr);
     return *store_;
   }
+  bool has_store() const { return store_ != nullptr; }  // not for long, otherwise
   // Of a server that is not alone: how requests of its clients reach the homes of their files;
   // null: all of them live here.
   std::unique_ptr<Relay> relay;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "server/bulk.h"
+#include "server/lease_flight.h"
 #include "server/lent_flight.h"
 #include "server/lock_flight.h"
 #include "server/name_flight.h"
@@ -38,6 +39,9 @@ std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session,
   if (is_lock(message.request.op)) {
     return std::make_shared<LockFlight>(std::move(session), std::move(message));
   }
+  if (message.request.op == Op::lease) {
+    return std::make_shared<LeaseFlight>(std::move(session), std::move(message));
+  }
   if ((bulk_write || bulk_read) && RelayFlight::takes(*session, message)) {
     return std::make_shared<RelayFlight>(std::move(session), std::move(message));
   }
@@ -59,6 +63,7 @@ Flight::Flight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
       here_(session_->lives_here(request_.handle)) {
   presented_ = session_->use(request_);
   if (may_tell(op) && exported().store().used()) owed_ = request_.handle;
+  if (here_ && (op == Op::resize || op == Op::setattr)) changes_ = request_.handle;
   if (may_take_long(op)) {
     stop_ = std::stop_source();
     request_.stop = stop_.get_token();
@@ -285,6 +290,7 @@ void Flight::settle(unsigned call) {
   if (!answered_) return done(call);
   late(call);
   if (busy_ == 0) {
+    tell_holders();
     release();
     session_->retired(*this);
   }
@@ -297,11 +303,42 @@ void Flight::answer(const Result<Reply>& result, SmallData&& data) {
   if (charge_ticket_) exported().pool.forget(charge_ticket_);
   let_go();
   settle_place(&result);
+  const std::optional<Handle> file = changed();
   if (busy_ == 0) release();
+  if (!file || busy_ > 0) return reply(result, std::move(data));
+  recalls_ = true;
+  const bool nobody = exported().leases->changed(exported().store().identity(*file), session_->id(),
+                                                 loop(), [this, alive, result] {
+                                                   if (std::exchange(recalls_, false))
+                                                     reply(result, {});
+                                                 });
+  if (!nobody) return;
+  recalls_ = false;
+  reply(result, std::move(data));
+}
+
+void Flight::reply(const Result<Reply>& result, SmallData&& data) {
   if (!append_ || !result) return session_->answer(*this, result, std::move(data));
   Result<Reply> with_place = result;
   with_place->value = append_->place.offset;
   session_->answer(*this, with_place, std::move(data));
+}
+
+// The file of which others may have copies (lease_table.h), if it has done something to it.
+std::optional<Handle> Flight::changed() const {
+  if (!begun_ || !exported().leases->any() || !exported().has_store()) return std::nullopt;
+  if (!changes_.empty()) return changes_;
+  if (!made_.empty()) return made_;
+  const bool data = op == Op::write || op == Op::fallocate;
+  if (!here_ || !data || !presented_) return std::nullopt;
+  return presented_->holder.handle;
+}
+
+// Of a change that nobody waits for any more.
+void Flight::tell_holders() {
+  if (const auto file = changed()) {
+    exported().leases->changed(exported().store().identity(*file), session_->id(), loop(), [] {});
+  }
 }
 
 void Flight::release() {
@@ -331,14 +368,15 @@ void Flight::time_out(const std::string& why) {
 }
 
 void Flight::abort() {
-  if (answered_) return;
   const auto alive = shared_from_this();
+  if (std::exchange(recalls_, false)) return session_->aborted(*this);
+  if (answered_) return;
   stop_.request_stop();
   answered_ = true;
   if (charge_ticket_) exported().pool.forget(charge_ticket_);
   let_go();
   settle_place(nullptr);
-  if (busy_ == 0) release();
+  if (busy_ == 0) tell_holders(), release();
   session_->aborted(*this);
 }
 
@@ -400,7 +438,10 @@ void CallFlight::done(unsigned) {
   if (opened()) session_->hold(result->right, opener());
   if (op == Op::write && result) proved();
   if (result && op == Op::resize && here_) return cut();
-  if (result && truncates_ && session_->lives_here(result->handle)) return cut();
+  if (result && truncates_ && session_->lives_here(result->handle)) {
+    made_ = result->handle;
+    return cut();
+  }
   if (op != Op::read || !result) return answer(result);
   FOREBAY_ASSERT(result->count <= data_.size);
   data_.size = static_cast<uint32_t>(result->count);
@@ -420,6 +461,9 @@ void CallFlight::cut() {
 // An open that succeeds after its client was told otherwise: nobody else will close it.
 void CallFlight::late(unsigned) {
   if (opened()) session_->close_right(opener(), (**result_).right);
+  if (*result_ && truncates_ && session_->lives_here((**result_).handle)) {
+    made_ = (**result_).handle;
+  }
 }
 
 // A call that is out answers by itself.

@@ -68,6 +68,8 @@ class Flight : public std::enable_shared_from_this<Flight> {
 
   bool begun() const { return begun_; }
   bool answered() const { return answered_; }
+  // Answered, but others are still to drop their copies of what it has changed.
+  bool recalls() const { return recalls_; }
   unsigned busy() const { return busy_; }  // Store calls out
   Time progress() const { return progress_; }
   Time arrived() const { return arrived_; }
@@ -116,6 +118,7 @@ class Flight : public std::enable_shared_from_this<Flight> {
   const uint64_t resized_to_;
   std::stop_source stop_{std::nostopstate};
   const bool here_;  // its file lives at this server
+  Handle made_;      // by a create that may have cut it
 
  private:
   void ask_place();
@@ -132,8 +135,12 @@ class Flight : public std::enable_shared_from_this<Flight> {
   void completed(unsigned call, Result<Reply>&& result);
   void settle(unsigned call);
   void release();
+  std::optional<Handle> changed() const;
+  void tell_holders();
+  void reply(const Result<Reply>& result, SmallData&& data);
 
   Handle owed_;
+  Handle changes_;                        // what presents no right: the file that it changes
   std::shared_ptr<HeldRight> presented_;  // null: none, or none that is good
   struct Append {
     Handle handle;
@@ -150,6 +157,7 @@ class Flight : public std::enable_shared_from_this<Flight> {
   bool list_asked_ = false;
   bool begun_ = false;
   bool answered_ = false;
+  bool recalls_ = false;
   unsigned busy_ = 0;
   Time progress_, arrived_;
 };

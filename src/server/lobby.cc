@@ -83,6 +83,7 @@ Result<void> Lobby::add_export(ExportOptions options, std::unique_ptr<Store> sto
         Relay::Parts{options_->cluster, (*made)->options.name, (*made)->root, &(*made)->store()});
   }
   (*made)->locks.begin(loop_.now());
+  (*made)->leases->begin(loop_.now());
   exports_.push_back(std::move(*made));
   return {};
 }

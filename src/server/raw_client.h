@@ -82,11 +82,13 @@ class RawClient final : public ConnectionHandler {
 
   wire::Hello hello;
   wire::Welcome welcome;
-  bool auto_pull = true;  // answer pulls
+  bool auto_pull = true;     // answer pulls
+  bool auto_release = true;  // answer recalls
   bool greeted = false, goodbye = false, written = false, closed = false;
   std::optional<Error> refused;
   std::optional<Result<std::string>> control_reply;
   std::deque<wire::Pull> pulls;  // seen and, without auto_pull, not answered
+  std::vector<uint64_t> recalls;
 
   // Connects and says hello; false if it was refused or lost.
   bool connect() {
@@ -223,6 +225,10 @@ class RawClient final : public ConnectionHandler {
       case wire::FrameType::pull:
         pulls.push_back(*wire::decode_pull(message));
         if (auto_pull) answer(pulls.back()), pulls.pop_back();
+        return Memory{};
+      case wire::FrameType::recall:
+        recalls.push_back(wire::decode_recall(message)->lease);
+        if (auto_release) connection_->send(wire::encode(wire::Released{recalls.back()}));
         return Memory{};
       case wire::FrameType::data: {
         const wire::Data data = *wire::decode_data(message);

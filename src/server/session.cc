@@ -51,9 +51,12 @@ Result<Memory> Session::on_message(const wire::FrameHeader& header, wire::Bytes 
       return take_cancel(message, payload);
     case wire::FrameType::taken:
       return take_back(message, payload);
+    case wire::FrameType::released:
+      return take_released(message, payload);
     case wire::FrameType::goodbye:
       // (Another server's goodbye is not its clients'.)
       if (client_.sequence == 1 && !parts_.relayed) exported().state().forget(client_);
+      lose_leases(Client::gone);
       post_end();
       return sink(payload);
     default:
@@ -219,7 +222,7 @@ void Session::admit(wire::RequestMessage&& message, SmallData&& data) {
 void Session::repeat(Slot& slot, wire::RequestMessage&& message) {
   if (const std::shared_ptr<Flight> flight = slot.flight) {
     flight->spoken = true;
-    return flight->repeated();
+    return flight->recalls() ? void() : flight->repeated();
   }
   if (slot.small) {
     slot.small->spoken = true;
@@ -453,6 +456,32 @@ void Session::settle(Request&& close, Completion&& done) {
     return exported().store().settle(std::move(close), std::move(done), origin);
   }
   exported().relay->settle(std::move(close), std::move(done), origin);
+}
+
+// ---- Leases ----
+
+void Session::send_recalls(const std::vector<LeaseTable::Number>& leases) {
+  for (const LeaseTable::Number lease : leases) send(wire::encode(wire::Recall{lease}));
+}
+
+Memory Session::take_released(wire::Bytes message, uint32_t payload) {
+  Result<wire::Released> released = wire::decode_released(message);
+  if (!released) return refuse(std::move(released).error(), payload);
+  exported().leases->give_back(id(), released->lease);  // it may have ended meanwhile
+  return sink(payload);
+}
+
+// It may come back, without what it held.
+void Session::cut_off_holder() {
+  if (connected()) refuse(Error(ETIMEDOUT, "a lease was not given back in time: cut off"), 0);
+}
+
+void Session::lose_leases(Client client) {
+  if (client == Client::gone) {
+    exported().leases->forget(id());
+  } else {
+    exported().leases->abandon(id());
+  }
 }
 
 // ---- Rights ----

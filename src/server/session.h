@@ -109,6 +109,12 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void retired(Flight& flight);     // answered before, and now its last Store call has ended
   void written(SmallWrite& write);  // or not: it says so
 
+  // Leases (lease_table.h). Another server could not recall what its clients hold.
+  bool may_hold_leases() const { return !parts_.relayed; }
+  void send_recalls(const std::vector<LeaseTable::Number>& leases);
+  void send_recalls() { send_recalls(exported().leases->take_recalls(id())); }
+  void cut_off_holder();
+
   // Rights. A session holds what it has opened, and what it presents that was granted before (to
   // another session, or in another life of the server).
   void hold(const Right& right, Holder holder);
@@ -169,6 +175,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   Memory take_cancel(wire::Bytes message, uint32_t payload);
   void cancel(uint16_t slot);
   Memory take_back(wire::Bytes message, uint32_t payload);
+  Memory take_released(wire::Bytes message, uint32_t payload);
   void pulled();
   uint64_t place_in_area(const std::byte* at) const;
   std::optional<Error> misused(const wire::RequestMessage& message, uint32_t payload) const;
@@ -203,7 +210,9 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void forget_flight(Flight& flight);
   void flights_changed(int by);
   void abort_small(Slot& slot);
-  void detach(const Error& why);
+  enum class Client { gone, unknown };  // the client: are its copies gone with the connection?
+  void detach(const Error& why, Client client);
+  void lose_leases(Client client);
   void shed();
   void leave_if_drained();
   void say_goodbye();

@@ -19,7 +19,9 @@ void Session::each_flight(Fn&& fn) {
 
 bool Session::attach(std::unique_ptr<Connection>& connection, bool resumed) {
   if (ended_ || stopping_) return false;
-  if (connection_) detach(Error(ECONNRESET, "replaced by a new connection of the same client"));
+  if (connection_) {
+    detach(Error(ECONNRESET, "replaced by a new connection of the same client"), Client::gone);
+  }
   loop().cancel(std::exchange(grace_timer_, 0));
   connection_ = std::move(connection);
   region_ = connection_->shared();
@@ -40,19 +42,24 @@ bool Session::attach(std::unique_ptr<Connection>& connection, bool resumed) {
   parts_.welcome.resumed = resumed;
   send(wire::encode(parts_.welcome));
   drop_stalled();
-  each_flight([](Flight& flight) { flight.attached(); });
+  each_flight([](Flight& flight) {
+    if (!flight.recalls()) flight.attached();
+  });
   if (flights_ > 0) arm_sweep();
   return true;
 }
 
 void Session::on_closed(const Error& why) {
-  detach(why);
+  // Of a process on this node the kernel tells the end. Anybody else may merely be out of reach.
+  const bool near = connection_->peer().pid != 0;
+  detach(why, near && why.code() == ECONNRESET ? Client::gone : Client::unknown);
 }
 
-void Session::detach(const Error& why) {
+void Session::detach(const Error& why, Client client) {
   log::debug("session {}: connection lost: {}", parts_.info->id, why.message());
   parts_.info->connected = false;
   closing_ = false;
+  lose_leases(client);
   connection_.reset();  // before flights give back the buffers that it reads into and sends from
   const auto area = std::move(area_);  // until those who wait for a buffer of it have been told
   area_.reset();
@@ -69,7 +76,7 @@ void Session::detach(const Error& why) {
   }
   each_flight([](Flight& flight) {
     flight.spoken = false;
-    flight.detached();
+    if (!flight.recalls()) flight.detached();
   });
   if (leaving_) return post_end();
   if (stopping_) return shed(), leave_if_drained();
@@ -109,7 +116,7 @@ void Session::sweep() {
 // What waits for its client is the business of `stall` and `grace`; and what waits for its turn may
 // wait for somebody else's client, so it is given that time as well.
 void Session::check_deadline(Flight& flight, Time now) {
-  if (flight.patient()) return;
+  if (flight.patient() || flight.recalls()) return;
   const bool away = !connection_ && flight.busy() == 0;
   if (!flight.waits_for_client() && !away) {
     const Duration turn = flight.busy() > 0 ? Duration(0) : options().stall + options().grace;
@@ -169,7 +176,9 @@ bool Session::stalled(Time now) {
 void Session::drop_stalled() {
   const Duration most = options().stall + options().grace;
   each_flight([&](Flight& flight) {
-    if (flight.op == Op::read || !flight.waits_for_client() || flight.busy() > 0) return;
+    if (flight.recalls() || flight.op == Op::read || !flight.waits_for_client() ||
+        flight.busy() > 0)
+      return;
     if (attached_at_ - std::max(flight.progress(), last_moved_) >= most) {
       flight.time_out("its data did not come from the client in time");
     }
@@ -234,7 +243,7 @@ void Session::end() {
   ended_ = true;
   loop().cancel(std::exchange(sweep_timer_, 0));
   loop().cancel(std::exchange(grace_timer_, 0));
-  if (connection_) detach(Error(ECONNRESET, "the session has ended"));
+  if (connection_) detach(Error(ECONNRESET, "the session has ended"), Client::unknown);
   abort_all();
   free_locks();
   pass_on_losses();
@@ -348,7 +357,7 @@ void Session::drop() {
   dropped_ = ended_ = gone_ = true;
   loop().cancel(std::exchange(sweep_timer_, 0));
   loop().cancel(std::exchange(grace_timer_, 0));
-  if (connection_) detach(Error(ECONNRESET, "the server is gone"));
+  if (connection_) detach(Error(ECONNRESET, "the server is gone"), Client::unknown);
   abort_all();
   for (const auto& [right, held] : std::exchange(rights_, {})) exported().holders.let_go(right);
 }

@@ -138,6 +138,15 @@ void Session::written(SmallWrite& w) {
   const auto alive = shared_from_this();
   Slot& slot = slots_[w.id.slot];
   const std::shared_ptr<HeldRight> held = w.held;
+  if (w.state == SmallWrite::State::issued && !std::exchange(w.told, true) &&
+      exported().leases->any() && exported().has_store()) {
+    const SmallWriteRef ref = slot.small.get() == &w ? slot.small : nullptr;
+    const bool nobody = exported().leases->changed(exported().store().identity(held->holder.handle),
+                                                   id(), loop(), [alive, ref] {
+                                                     if (ref) alive->written(*ref);
+                                                   });
+    if (!nobody && ref) return;
+  }
   if (slot.small.get() != &w) {  // answered or aborted before
     end_use(*held);
     --zombies_;

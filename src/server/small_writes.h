@@ -90,6 +90,7 @@ struct SmallWrite {
   std::variant<SmallData, std::shared_ptr<SharedRegion>> owner;  // of the data
   Time arrived;
   bool spoken = true;  // as Flight::spoken
+  bool told = false;   // those who hold leases of its file
   bool boxed = false;  // it came in a box (transport/shared_box.h), and its answer goes there
 
   // Under the lock of SmallWrites.

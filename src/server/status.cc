@@ -83,13 +83,14 @@ std::string to_json(const SharedState::Status& s) {
 
 std::string to_json(const Export& e) {
   return fmt::format(
-      R"({{"name": {}, "what": {}, "flights": {}, "reservations": {}, "locks": {}, "lock_waits": {}, "errors": {}, "bytes_in": {}, )"
+      R"({{"name": {}, "what": {}, "flights": {}, "reservations": {}, "locks": {}, "lock_waits": {}, "leases": {}, "recalls": {}, "errors": {}, "bytes_in": {}, )"
       R"("bytes_out": {}, "pool": {{"buffer": {}, "buffers": {}, "in_use": {}}}, )"
       R"("scheduler": {}, "sieve": {}, "write_behind": {}, "state": {}, {}"ops": {{{}}}}})",
       quoted(e.options.name), quoted(e.options.what), e.flights.get(), e.reservations.held(),
-      e.locks.held(), e.locks.waiting(), e.errors.get(), e.bytes_in.get(), e.bytes_out.get(),
-      e.pool.buffer_size(), e.pool.capacity(), e.pool.in_use(), to_json(e.store().scheduler()),
-      to_json(e.sieved), to_json(e.store().status()), to_json(e.state().status()),
+      e.locks.held(), e.locks.waiting(), e.leases->held(), e.leases->waiting(), e.errors.get(),
+      e.bytes_in.get(), e.bytes_out.get(), e.pool.buffer_size(), e.pool.capacity(), e.pool.in_use(),
+      to_json(e.store().scheduler()), to_json(e.sieved), to_json(e.store().status()),
+      to_json(e.state().status()),
       e.relay ? fmt::format(R"("cluster": {}, )", e.relay->status()) : std::string(), ops_of(e));
 }
 

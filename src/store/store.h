@@ -35,9 +35,22 @@
 #include <memory>
 #include <span>
 
+#include "core/clock.h"
 #include "core/op.h"
 
 namespace forebay {
+
+// Who holds leases of a Store's files (Op::lease). Told on a thread of the Store's, which must not
+// be kept waiting; not after Store::hold_leases(nullptr) has returned.
+class LeaseHolder {
+ public:
+  virtual ~LeaseHolder() = default;
+  // From now on nothing that is kept under the lease may be used; when it is dropped the lease is
+  // to be given back. It may come before the lease's own request has returned.
+  virtual void recalled(uint64_t lease) = 0;
+  // The same, of all leases, and there is nothing to give back.
+  virtual void lost() = 0;
+};
 
 class Store {
  public:
@@ -81,6 +94,12 @@ class Store {
   virtual std::shared_ptr<const void> prepare(std::span<std::byte>, uint64_t /*piece*/) {
     return nullptr;
   }
+
+  // Leases. Beside what a holder is told, a lease is good only before leases_until(), on the clock
+  // of CLOCK_BOOTTIME; that moves on while any is held.
+  virtual void hold_leases(LeaseHolder*) {}
+  virtual void give_back(uint64_t /*lease*/) {}
+  virtual Duration leases_until() const { return Duration::zero(); }
 
   // The handle of the top directory. Blocking; cheap after the first time.
   virtual Result<Handle> root() = 0;

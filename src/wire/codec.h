@@ -156,6 +156,16 @@ struct Taken {
   bool operator==(const Taken&) const = default;
 };
 
+// A lease, by its number (Op::lease), is wanted back; is given back.
+struct Recall {
+  uint64_t lease = 0;
+  bool operator==(const Recall&) const = default;
+};
+struct Released {
+  uint64_t lease = 0;
+  bool operator==(const Released&) const = default;
+};
+
 struct Control {
   std::string verb;
   bool operator==(const Control&) const = default;
@@ -185,6 +195,8 @@ std::string encode(const Pull&);
 std::string encode(const Data&, uint32_t payload_size);
 std::string encode(const Cancel&);
 std::string encode(const Taken&);
+std::string encode(const Recall&);
+std::string encode(const Released&);
 std::string encode(const Control&);
 std::string encode(const ControlReply&);  // E2BIG instead of a text beyond kMaxJson
 
@@ -210,6 +222,8 @@ Result<Pull> decode_pull(Bytes);
 Result<Data> decode_data(Bytes);
 Result<Cancel> decode_cancel(Bytes);
 Result<Taken> decode_taken(Bytes);
+Result<Recall> decode_recall(Bytes);
+Result<Released> decode_released(Bytes);
 Result<Control> decode_control(Bytes);
 Result<ControlReply> decode_control_reply(Bytes);
 

@@ -96,6 +96,30 @@ Result<Taken> decode_taken(Bytes bytes) {
   return Taken{(*opened)->area()};
 }
 
+std::string encode(const Recall& m) {
+  Builder& b = scratch();
+  return finish(b, FrameType::recall, fbs::CreateRecall(b, m.lease));
+}
+
+Result<Recall> decode_recall(Bytes bytes) {
+  const Aligned message(bytes);
+  const auto opened = open_message<fbs::Recall>(message, bytes.size(), "recall", 1);
+  if (!opened) return opened.error();
+  return Recall{(*opened)->lease()};
+}
+
+std::string encode(const Released& m) {
+  Builder& b = scratch();
+  return finish(b, FrameType::released, fbs::CreateReleased(b, m.lease));
+}
+
+Result<Released> decode_released(Bytes bytes) {
+  const Aligned message(bytes);
+  const auto opened = open_message<fbs::Released>(message, bytes.size(), "released", 1);
+  if (!opened) return opened.error();
+  return Released{(*opened)->lease()};
+}
+
 void encode_blocks(std::span<const Extent> blocks, std::span<std::byte> out) {
   FOREBAY_ASSERT(out.size() == blocks.size() * kBlockBytes);
   std::byte* to = out.data();

@@ -24,8 +24,10 @@ enum class FrameType : uint8_t {
   control,        // client: status, stop
   control_reply,  // server: a JSON text
   taken,          // client: has copied data out of the shared area; the place is the server's again
+  recall,         // server: a lease is wanted back
+  released,       // client: gives a lease back
 };
-inline constexpr FrameType kLastFrameType = FrameType::taken;
+inline constexpr FrameType kLastFrameType = FrameType::released;
 
 inline constexpr uint8_t kVersion =
     1;  // of the header; messages have a version of their own (Hello)

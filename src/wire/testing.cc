@@ -253,7 +253,9 @@ std::vector<std::string> one_of_each(RandomMessages& random) {
           encode_goodbye(random.bytes(kMaxText), true),
           encode(random.control()),
           encode(random.control_reply()),
-          encode(Taken{random.pull().position})};
+          encode(Taken{random.pull().position}),
+          encode(Recall{random.pull().position}),
+          encode(Released{random.pull().position})};
 }
 
 Bytes bytes_of(std::string_view text) {
@@ -312,6 +314,10 @@ bool decode_and_back(FrameType type, Bytes message) {
       return back_and_forth(decode_cancel(message), decode_cancel, kEncode, kEqual);
     case FrameType::taken:
       return back_and_forth(decode_taken(message), decode_taken, kEncode, kEqual);
+    case FrameType::recall:
+      return back_and_forth(decode_recall(message), decode_recall, kEncode, kEqual);
+    case FrameType::released:
+      return back_and_forth(decode_released(message), decode_released, kEncode, kEqual);
     case FrameType::goodbye:
       return back_and_forth(
           decode_goodbye(message), decode_goodbye,

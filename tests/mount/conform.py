@@ -122,6 +122,12 @@ class Pages(Conformance, rig.MountCase):
     options = rig.MountCase.options + (",cache=pages" if rig.ROOT else "cache=pages")
 
 
+class Leases(Conformance, rig.MountCase):
+    """The same, under leases."""
+    server = True
+    options = rig.MountCase.options + (",cache=lease" if rig.ROOT else "cache=lease")
+
+
 if __name__ == "__main__":
     print(f"seed {SEED}", file=sys.stderr)
     rig.main()
