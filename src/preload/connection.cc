@@ -103,6 +103,10 @@ void Connection::after_fork_in_child() {
     one->store(0);
 }
 
+bool Connection::connected_here() const {
+  return store_.load() != nullptr && process_.load() == ::getpid();
+}
+
 void Connection::leave() {
   report();
   if (process_.load() != ::getpid()) return;  // the session is our parent's

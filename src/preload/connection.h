@@ -36,7 +36,8 @@ class Connection {
   void complain(std::string_view what, const std::string& text);
   // Says goodbye if nobody is in the middle of a call, and reports.
   void leave();
-  void report_so_far();  // the process goes on as another program
+  bool connected_here() const;  // a session of this very process, not of its parent
+  void report_so_far();         // the process goes on as another program
 
   // Around fork().
   void before_fork() { mutex_.lock(); }

@@ -231,6 +231,13 @@ void OpenFiles::close(OpenFile& file) {
   free_.push_back(&file);
 }
 
+std::vector<Request> OpenFiles::questions(Op op) {
+  std::lock_guard lock(mutex_);
+  std::vector<Request> all;
+  for (const OpenFile* const file : open_) all.push_back(file->request(op));
+  return all;
+}
+
 void OpenFiles::before_fork() {
   mutex_.lock();
   for (OpenFile* const file : open_)

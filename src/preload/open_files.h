@@ -78,6 +78,8 @@ class OpenFiles {
   void duplicated(int fd, int copy);
   void drop(OpenFile& file);  // one use fewer; closes with the last
 
+  std::vector<Request> questions(Op op);  // one about each open file
+
   void before_fork();
   void after_fork_in_parent() { mutex_.unlock(); }
   void after_fork_in_child();  // locks are the parent's

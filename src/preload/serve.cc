@@ -74,9 +74,18 @@ void leave() {
   });
 }
 
-void report() {
+// The next program presents the rights that it inherits in a session of its own. Only a file that
+// has no name any more would be gone with ours: then the server keeps it for its grace time.
+void before_exec() {
   run([&]() -> Result<int64_t> {
-    Connection::get().report_so_far();
+    Connection& connection = Connection::get();
+    connection.report_so_far();
+    if (!connection.connected_here()) return 0;
+    for (Request& question : OpenFiles::get().questions(Op::getattr)) {
+      const auto now = connection.call(std::move(question));
+      if (!now || now->attr.links == 0) return 0;
+    }
+    connection.leave();
     return 0;
   });
 }
@@ -133,7 +142,7 @@ extern "C" __attribute__((visibility("default"))) const Served* forebay_served(c
       .end_list = end_list,
       .map = map,
       .copy = copy,
-      .report = report,
+      .before_exec = before_exec,
       .leave = leave,
   };
   Connection::get().begin(*shim);

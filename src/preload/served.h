@@ -108,8 +108,8 @@ struct Served {
   void* (*map)(int fd, void* at, size_t size, int protection, int flags, off64_t from);
   int (*copy)(const Target&);  // a memfd with its bytes, to be executed or loaded
   // ---- The process ----
-  void (*report)();  // before an exec: what was done so far
-  void (*leave)();   // says goodbye to the server, if nobody is in the middle of something
+  void (*before_exec)();  // reports what was done so far, and says goodbye if nothing is lost by it
+  void (*leave)();        // says goodbye to the server, if nobody is in the middle of something
 };
 
 extern "C" const Served* forebay_served(const Shim* shim);

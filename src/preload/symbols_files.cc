@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/select.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -358,6 +359,33 @@ int fb_memfd_create(const char* name, unsigned flags) {
   return move_away(next<"memfd_create", int>(name, flags));
 }
 
+// Those that come by a message (the server's doorbell) as well: a number that the program may use
+// must never be one that the client writes to.
+ssize_t fb_recvmsg(int fd, msghdr* message, int flags) {
+  const ssize_t size = next<"recvmsg", ssize_t>(fd, message, flags);
+  if (inside == 0 || size < 0) return size;
+  for (cmsghdr* part = CMSG_FIRSTHDR(message); part; part = CMSG_NXTHDR(message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    int* const all = reinterpret_cast<int*>(CMSG_DATA(part));
+    const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) all[i] = move_away(all[i]);
+  }
+  return size;
+}
+int fb_socketpair(int domain, int type, int protocol, int* two) {
+  const int done = next<"socketpair", int>(domain, type, protocol, two);
+  for (int i = 0; done == 0 && i < 2; ++i) two[i] = move_away(two[i]);
+  return done;
+}
+int fb_pipe2(int* two, int flags) {
+  const int done = next<"pipe2", int>(two, flags);
+  for (int i = 0; done == 0 && i < 2; ++i) two[i] = move_away(two[i]);
+  return done;
+}
+
+FOREBAY_EXPORT(recvmsg, fb_recvmsg);
+FOREBAY_EXPORT(socketpair, fb_socketpair);
+FOREBAY_EXPORT(pipe2, fb_pipe2);
 FOREBAY_EXPORT(socket, fb_socket);
 FOREBAY_EXPORT(epoll_create1, fb_epoll_create1);
 FOREBAY_EXPORT(epoll_create, fb_epoll_create);

@@ -39,6 +39,13 @@ struct Script {
   }
 };
 
+void before_exec() {
+  const Served* const served = served_if_loaded();
+  if (!served || inside != 0) return;
+  const Inside in;
+  served->before_exec();
+}
+
 int run_script(const Script& script, const char* path, char* const* words,
                char* const* environment);
 
@@ -54,7 +61,7 @@ int run_served(const Route& route, const char* path, char* const* words, char* c
   if (script.interpreter)
     run_script(script, path, words, environment);
   else
-    ::syscall(SYS_execveat, fd, "", words, environment, AT_EMPTY_PATH);
+    before_exec(), ::syscall(SYS_execveat, fd, "", words, environment, AT_EMPTY_PATH);
   const int kept = errno;
   const Inside in;
   ::close(fd);
@@ -62,17 +69,10 @@ int run_served(const Route& route, const char* path, char* const* words, char* c
   return -1;
 }
 
-void report() {
-  if (const Served* const served = served_if_loaded(); served && inside == 0) {
-    const Inside in;
-    served->report();
-  }
-}
-
 int run(const char* path, char* const* words, char* const* environment) {
   const Route route(AT_FDCWD, path);
-  report();
   if (route.served()) return run_served(route, path, words, environment);
+  before_exec();
   return next<"execve", int>(route.path, words, environment);
 }
 
@@ -119,7 +119,7 @@ struct Words {
 
 int search(const char* file, char* const* words, char* const* environment) {
   if (file && ::strchr(file, '/')) return run(file, words, environment);
-  report();
+  before_exec();
   return next<"execvpe", int>(file, words, environment);
 }
 
