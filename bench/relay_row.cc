@@ -5,8 +5,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "assembly/build.h"
 #include "assembly/json.h"
@@ -48,8 +50,8 @@ class Pair {
           {"server.listen", "unix," + addresses_[i]},
           {"server.key_file", key_},
           {"cluster.servers", fmt::format("a={},b={}", addresses_[0], addresses_[1])}};
-      beds_[i] = std::make_unique<Bed>(fmt::format("{}/{}", scratch, i), "posix", 64_MiB, false,
-                                       settings);
+      beds_[i] =
+          std::make_unique<Bed>(fmt::format("{}/{}", scratch, i), "posix", 64_MiB, false, settings);
     }
   }
 

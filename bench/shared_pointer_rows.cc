@@ -84,7 +84,8 @@ class SharedPointerBench {
             {other->figures, other->cpu, mine->verified}, false);
     row.unit = "MB/s";
     row.cpu = median(mine->cpu), row.their_cpu = median(other->cpu), row.cpu_unit = "s/GB";
-    if (served) row.cpu_ratio = row.cpu = row.their_cpu = std::nullopt;  // the server's is not in it
+    if (served)
+      row.cpu_ratio = row.cpu = row.their_cpu = std::nullopt;  // the server's is not in it
     row.at_least = least;
     if (!other->verified) row.note = "their data was wrong";
     return row;

@@ -27,7 +27,8 @@ constexpr const char* kUsage =
     "mpi_io_bench [--dir D] [--mib N] [--rounds N] [--opens N] [--records N] [--independent]\n"
     "             [--limit] --workloads A,B,...\n"
     "--mib: the size of files that have none of their own. --limit: also what POSIX calls do.\n"
-    "open: one file opened and closed by all ranks --opens times. shared, ordered: --records of each\n"
+    "open: one file opened and closed by all ranks --opens times. shared, ordered: --records of "
+    "each\n"
     "rank at the shared file pointer. Workloads:\n";
 
 [[noreturn]] void explain(const std::string& why) {

@@ -2,8 +2,8 @@
 // attributes of the file (docs/shared-state.md), its locks are the file's at the server. (After
 // "paper 4", shared file pointers in IOFSL.)
 //
-// All ranks of a file have the same cookie, random, so that several opens of one file share nothing.
-// A value is created by who first changes it; until then it is 0. Their names begin with
+// All ranks of a file have the same cookie, random, so that several opens of one file share
+// nothing. A value is created by who first changes it; until then it is 0. Their names begin with
 // kTemporary, so that the servers forget them when nobody has the file open any more, however a
 // job ends; a job that ends well removes them itself, by remove() on one rank, when no other uses
 // them any more.
@@ -12,8 +12,8 @@
 // that is not there any more is ESTALE, and never 0 again: it is where somebody's data goes.
 //
 // A lock is one of everything between its first and its last byte, for itself whichever thread
-// holds it: right, only coarser. It is the file's POSIX lock as well, so that it waits for others who
-// lock the file in such a way.
+// holds it: right, only coarser. It is the file's POSIX lock as well, so that it waits for others
+// who lock the file in such a way.
 #pragma once
 
 #include <atomic>

@@ -56,8 +56,8 @@ Fault take_ordered_near(File& file, MPI_Offset etypes, MPI_Offset& position) {
   return file.rank == 0 ? take_shared(file, total, there) : Fault{};
 }
 
-// The place of each rank's data, one after the other in the order of ranks. All ranks take part, and
-// agree on the outcome later; one with an error of its own has no data.
+// The place of each rank's data, one after the other in the order of ranks. All ranks take part,
+// and agree on the outcome later; one with an error of its own has no data.
 Fault take_ordered(File& file, MPI_Offset etypes, MPI_Offset& position) {
   if (file.meeting->gathering()) return take_ordered_near(file, etypes, position);
   long long mine = etypes, up_to_mine = 0;

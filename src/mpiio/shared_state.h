@@ -3,9 +3,9 @@
 // mode).
 //
 // Three implementations: NodeState (node_state.h), memory that the ranks of one node share;
-// AttrState (attr_state.h), attributes at the server of a file whose ranks are on several nodes; and
-// ArbiterClient (arbiter_client.h), a helper thread on rank 0 for those without a server. All ranks
-// of a file use the same one. None makes an MPI call.
+// AttrState (attr_state.h), attributes at the server of a file whose ranks are on several nodes;
+// and ArbiterClient (arbiter_client.h), a helper thread on rank 0 for those without a server. All
+// ranks of a file use the same one. None makes an MPI call.
 //
 // Threads: every call from any thread, also while another waits for a lock.
 //
@@ -42,7 +42,8 @@ class SharedState {
   virtual Result<uint64_t> fetch_and_add(Slot slot, uint64_t step) = 0;
   virtual Result<uint64_t> compare_and_swap(Slot slot, uint64_t expected, uint64_t desired) = 0;
 
-  // A lock that is held; unlocked when destroyed, which waits for nobody else. Must not outlive the state.
+  // A lock that is held; unlocked when destroyed, which waits for nobody else. Must not outlive the
+  // state.
   class Held {
    public:
     Held() = default;  // nothing

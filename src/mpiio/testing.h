@@ -1,14 +1,15 @@
 // Helpers of the tests of shared state.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "attr/file_locks.h"
 #include "attr/values.h"
-
 #include "core/testing.h"
 #include "mpiio/arbiter.h"
 #include "mpiio/arbiter_client.h"

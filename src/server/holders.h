@@ -1,7 +1,7 @@
-// RightHolders: how many sessions of an export hold a right, and how many rights of a file are held.
-// A right may be passed from one client to another, and a Store knows it as open or not: so it is
-// closed there when its last holder lets go of it, and an unlinked file does not vanish under the
-// others. What is only for those who have a file open goes with the last right to it.
+// RightHolders: how many sessions of an export hold a right, and how many rights of a file are
+// held. A right may be passed from one client to another, and a Store knows it as open or not: so
+// it is closed there when its last holder lets go of it, and an unlinked file does not vanish under
+// the others. What is only for those who have a file open goes with the last right to it.
 //
 // Any thread.
 #pragma once

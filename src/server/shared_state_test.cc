@@ -158,7 +158,8 @@ TEST_F(SharedStateTest, TemporaryAttributesOfAnEarlierLifeAreKeptForADay) {
     r.name = "n";
     r.once = {1, 2, ++sequence, 0};
     bool done = false;
-    export_->state().submit(std::move(r), [&](Result<Reply>&&) { done = true; }, &loop_);
+    export_->state().submit(
+        std::move(r), [&](Result<Reply>&&) { done = true; }, &loop_);
     for (int i = 0; i < 100 && !done; ++i) loop_.run_one(std::chrono::seconds(1));
   };
   const auto pass = [&](Duration d) {

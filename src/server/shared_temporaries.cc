@@ -2,8 +2,8 @@
 //
 // Who has it open is known for certain only by what this life of the server has seen: a client that
 // computes for hours does not come back after a restart before it has something to ask, and neither
-// do those of another server that was restarted. Then its attributes are kept for kDoubt after their
-// last use, whoever else opens and closes the file meanwhile.
+// do those of another server that was restarted. Then its attributes are kept for kDoubt after
+// their last use, whoever else opens and closes the file meanwhile.
 #include "server/holders.h"
 #include "server/shared_state.h"
 

@@ -140,8 +140,9 @@ void Attempt::take_challenge() {
     if (n < 0 && errno == EAGAIN) return watch_->await_readable();
     if (n <= 0) {
       // Or it is on its way down: as any other connection that is lost, so that it is tried again.
-      return fail(Error(ECONNRESET, address_.text() + ": the server there did not take our key: it has "
-                                                  "none (key_file), or is too old"));
+      return fail(Error(ECONNRESET, address_.text() +
+                                        ": the server there did not take our key: it has "
+                                        "none (key_file), or is too old"));
     }
     challenge_got_ += static_cast<size_t>(n);
   }
