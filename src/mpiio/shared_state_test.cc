@@ -33,8 +33,8 @@ class SharedStateTest : public testing::Test {
     for (auto& thread : threads) thread.join();
   }
 };
-using Worlds = testing::Types<NodeWorld, ArbiterWorld, AttrWorld>;
-TYPED_TEST_SUITE(SharedStateTest, Worlds);
+using StateWorlds = testing::Types<NodeWorld, ArbiterWorld, AttrWorld>;
+TYPED_TEST_SUITE(SharedStateTest, StateWorlds);
 
 TYPED_TEST(SharedStateTest, ValuesDoWhatTheirNamesSay) {
   const auto a = this->world.rank(), b = this->world.rank();

@@ -40,8 +40,15 @@ class Keys(Case):
         self.good(*remote, "status")
 
     def in_log(self, pattern):
-        with open(os.path.join(self.run_dir, "forebayd.log"), encoding="utf-8") as file:
-            return "\n".join(line for line in file if re.search(pattern, line))
+        """Lines of the server's log, which may be a moment behind its clients."""
+        found = []
+        for _ in range(500):
+            with open(os.path.join(self.run_dir, "forebayd.log"), encoding="utf-8") as file:
+                found = [line for line in file if re.search(pattern, line)]
+            if found:
+                break
+            time.sleep(0.01)
+        return "\n".join(found)
 
     def test_another_key_is_told(self):
         address = self.start_with_key()
