@@ -167,7 +167,7 @@ struct World {
   bool run_until(const std::function<bool()>& pred, Duration most = std::chrono::seconds(30)) {
     const Time end = loop().now() + most;
     while (!pred() && loop().now() < end) {
-      if (!loop().run_one(end - loop().now()) && pred()) break;
+      if (!loop().run_one(end - loop().now()) && (pred() || idle())) break;
     }
     return pred();
   }
