@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/fd.h"
 #include "core/result.h"
 #include "mpiio/invitation.h"
-#include "core/fd.h"
 #include "wire/frame.h"
 
 namespace forebay::mpiio {

@@ -5,7 +5,8 @@
 //   -> answer
 //
 // Kinds: CallFlight is one call of the Store (everything but bulk data, eager writes and small
-// reads included), NameFlight (name_flight.h) one that changes names, once; WriteFlight and ReadFlight (bulk.h) move bulk data in chunks.
+// reads included), NameFlight (name_flight.h) one that changes names, once; WriteFlight and
+// ReadFlight (bulk.h) move bulk data in chunks.
 //
 // Owned by its session's slot, and by every Store call, wait or send that will come back to it.
 // Threads: the session's loop; only completed() may be called by a Store's thread.

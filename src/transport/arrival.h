@@ -13,8 +13,8 @@
 #include <memory>
 #include <unordered_map>
 
-#include "transport/auth_key.h"
 #include "core/fd.h"
+#include "transport/auth_key.h"
 #include "transport/transport.h"
 
 namespace forebay {

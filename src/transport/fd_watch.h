@@ -12,8 +12,8 @@
 
 #include <memory>
 
-#include "loop/loop.h"
 #include "core/fd.h"
+#include "loop/loop.h"
 
 namespace forebay {
 

@@ -17,8 +17,8 @@
 #include <array>
 #include <memory>
 
-#include "transport/byte_stream.h"
 #include "core/fd.h"
+#include "transport/byte_stream.h"
 #include "transport/shared_region.h"
 
 namespace forebay {

@@ -4,8 +4,8 @@
 #include <array>
 #include <cstdint>
 
-#include "core/result.h"
 #include "core/fd.h"
+#include "core/result.h"
 #include "transport/shared_region.h"
 
 namespace forebay::shared {

@@ -12,8 +12,8 @@
 #include <memory>
 #include <span>
 
-#include "core/result.h"
 #include "core/fd.h"
+#include "core/result.h"
 
 namespace forebay {
 

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "transport/byte_stream.h"
 #include "core/fd.h"
+#include "transport/byte_stream.h"
 
 namespace forebay {
 

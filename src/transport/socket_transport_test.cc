@@ -12,8 +12,8 @@
 
 #include <future>
 
-#include "loop/loop_thread.h"
 #include "core/fd.h"
+#include "loop/loop_thread.h"
 #include "transport/socket_address.h"
 #include "transport/testing.h"
 
