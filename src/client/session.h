@@ -194,12 +194,12 @@ class Session final : private Link::User {
   void check_idle();
 
   Loop& loop_;
+  const Once client_;                 // its name: random
   const bool relays_;                 // for clients who see to invariant 4 themselves
   std::shared_ptr<LentMemory> lent_;  // null: none
   std::vector<Slot> slots_;
   std::vector<uint16_t> free_slots_;
   std::deque<FlightRef> queue_;
-  Once client_;                  // its name: random
   std::vector<uint64_t> lanes_;  // the last sequence of each (core/op.h, Once)
   std::vector<uint16_t> free_lanes_;
   bool in_parts_ = false;    // a request that was cut is in a slot

@@ -9,7 +9,7 @@
 namespace forebay::mpiio {
 namespace {
 
-constexpr uint64_t kRanks = 4, kFile = 20000;
+constexpr uint64_t kProcesses = 4, kFile = 20000;
 constexpr CacheShape kShape{.parts = 3, .page_size = 128, .part_bytes = 8 * 128, .realm_size = 384};
 
 // Values of a rank's bytes, told apart by rank and round.
@@ -22,9 +22,9 @@ std::byte value(uint64_t rank, uint64_t round) {
 int use(SharedSpace& space, TestFile& file, uint64_t rank, uint64_t seed) {
   std::mt19937_64 random(seed + rank);
   RealmCache cache(space.at());
-  const uint64_t grain = 5, groups = kFile / (grain * kRanks);
+  const uint64_t grain = 5, groups = kFile / (grain * kProcesses);
   const Extents mine =
-      Extents::make({ext(rank * grain, grain)}, {{groups, grain * kRanks}}).value();
+      Extents::make({ext(rank * grain, grain)}, {{groups, grain * kProcesses}}).value();
   for (uint64_t round = 0; round < 60; ++round) {
     const Bytes data(grain * groups, value(rank, round));
     Bytes got(data.size());
@@ -44,7 +44,7 @@ TEST(RealmCacheProcesses, EachSeesWhatItWroteAndAllOfItIsInTheFile) {
   RealmCache::create(space.at(), kShape);
   TestFile file;
   std::vector<pid_t> children;
-  for (uint64_t rank = 0; rank < kRanks; ++rank) {
+  for (uint64_t rank = 0; rank < kProcesses; ++rank) {
     const pid_t pid = ::fork();
     if (pid == 0) ::_exit(use(space, file, rank, seed));
     children.push_back(pid);
@@ -58,7 +58,7 @@ TEST(RealmCacheProcesses, EachSeesWhatItWroteAndAllOfItIsInTheFile) {
   const Bytes contents = file.contents();
   ASSERT_EQ(contents.size(), kFile);
   for (uint64_t i = 0; i < kFile; ++i)
-    ASSERT_EQ(contents[i], value(i / 5 % kRanks, 59)) << "at " << i;
+    ASSERT_EQ(contents[i], value(i / 5 % kProcesses, 59)) << "at " << i;
 }
 
 }  // namespace

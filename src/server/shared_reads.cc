@@ -79,12 +79,12 @@ Offset SharedReads::Reading::end(uint64_t count) const {
 // How many bytes there were.
 uint64_t SharedReads::Reading::copy(const Part& part, Offset file_end) const {
   const Request& r = part.reader->request;
-  ExtentCursor file(r.file), memory(r.memory.shape);
-  file.advance(part.position);
+  ExtentCursor place_in_file(r.file), memory(r.memory.shape);
+  place_in_file.advance(part.position);
   memory.advance(part.position);
   uint64_t copied = 0;
   while (copied < part.length.value) {
-    const Extent piece = file.current(), place = memory.current();
+    const Extent piece = place_in_file.current(), place = memory.current();
     const uint64_t left = part.length.value - copied;
     const uint64_t most = std::min({piece.length.value, place.length.value, left});
     const uint64_t n =
@@ -92,7 +92,7 @@ uint64_t SharedReads::Reading::copy(const Part& part, Offset file_end) const {
     std::memcpy(r.memory.at(place.offset), buffer.bytes().data() + (piece.offset.value - begin), n);
     copied += n;
     if (n < most) break;
-    file.advance(Length(n));
+    place_in_file.advance(Length(n));
     memory.advance(Length(n));
   }
   return copied;

@@ -300,7 +300,9 @@ TEST_F(SharedStateTest, AreThoseOfAMap) {
     const uint64_t before = there ? found->second : 0;
     const bool tells =
         now.op == Op::attr_get || now.op == Op::attr_fetch_add || now.op == Op::attr_cas;
-    if (tells) ASSERT_EQ(*got, before) << i;
+    if (tells) {
+      ASSERT_EQ(*got, before) << i;
+    }
     bool changed = op_info(now.op).changes;
     if (now.op == Op::attr_create || now.op == Op::attr_set) oracle[key] = now.value;
     if (now.op == Op::attr_remove) oracle.erase(key);

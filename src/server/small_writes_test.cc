@@ -144,8 +144,10 @@ TEST_F(SmallWritesTest, EachHasItsOwnResult) {
     for (int c = 0; c < 4; ++c) {
       const auto& call = calls_[static_cast<size_t>(c)];
       ASSERT_TRUE(call->done());
-      if (call->error() != 0) EXPECT_EQ(call->error(), ENOSPC);
-      if (call->error() != 0) continue;
+      if (call->error() != 0) {
+        EXPECT_EQ(call->error(), ENOSPC);
+        continue;
+      }
       const uint64_t at = (nth * 4 + static_cast<uint64_t>(c)) * kBlock;
       const auto read = clients_[0]->call(data_request(Op::read, files_[0], range(at, kBlock)));
       EXPECT_EQ(read->in, block(c, nth));

@@ -288,8 +288,8 @@ class Harmless(rig.PreloadCase):
                 for name in names:
                     path = os.path.join(top, name)
                     files[path[len(folder):]] = os.path.islink(path) or os.path.getsize(path)
-            err = done.stderr.replace(f".{side}".encode(), b"")
-            outcomes.append((done.returncode, done.stdout, err, sorted(files)))
+            said = [text.replace(f".{side}".encode(), b"") for text in (done.stdout, done.stderr)]
+            outcomes.append((done.returncode, *said, sorted(files)))
         return None if outcomes[0] == outcomes[1] else f"{command}\n  {outcomes[0]}\n  {outcomes[1]}"
 
     def test_ordinary_programs(self):

@@ -64,8 +64,9 @@ class Case(unittest.TestCase):
         self.run_dir = os.path.join(self.temp, "run")
         os.mkdir(self.data)
         os.chmod(self.data, 0o755)
-        # Nothing of the user's own configuration may matter.
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("FOREBAY_")}
+        # Nothing of the user's own configuration may matter, nor of the make that runs the tests.
+        self.env = {k: v for k, v in os.environ.items()
+                    if not k.startswith("FOREBAY_") and k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
         self.env.update(
             HOME=self.temp,
             XDG_CONFIG_HOME=self.temp,
