@@ -7,11 +7,14 @@
 
 #include "mpiio/collective.h"
 #include "mpiio/operation.h"
+#include "mpiio/ordered.h"
 #include "mpiio/process.h"
 #include "mpiio/report.h"
 
 namespace forebay::mpiio {
 namespace {
+
+enum class When : uint8_t { now, later };
 
 void set_status(MPI_Status* status, uint64_t bytes) {
   if (status == MPI_STATUS_IGNORE) return;
@@ -29,37 +32,8 @@ Fault take_shared(File& file, MPI_Offset etypes, MPI_Offset& position) {
   return {};
 }
 
-// On one node, where looking at the pointer costs nothing: by one exchange. Whoever comes last has
-// seen all that the ranks did with the pointer before, so the furthest that anybody saw is where it
-// is. It is moved on before its mover comes to agree on the outcome, and nobody leaves before that.
-Fault take_ordered_near(File& file, MPI_Offset etypes, MPI_Offset& position) {
-  struct Seen {
-    MPI_Offset pointer = 0, etypes = 0;
-    int code = MPI_SUCCESS;
-  };
-  Seen mine{0, etypes};
-  auto state = file.meeting->state();
-  auto pointer = state ? (*state)->get(file.shared_pointer) : Result<uint64_t>(state.error());
-  pointer ? void(mine.pointer = static_cast<MPI_Offset>(*pointer))
-          : void(mine.code = fault_of(pointer.error()).code);
-  std::vector<Seen> all(static_cast<size_t>(file.ranks));
-  if (auto fault = file.gather(&mine, sizeof mine, all.data())) return fault;
-  MPI_Offset base = 0, total = 0, before = 0;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].code != MPI_SUCCESS) return {all[rank].code, "a rank has no shared pointer"};
-    base = std::max(base, all[rank].pointer);
-    if (rank < static_cast<size_t>(file.rank)) before += all[rank].etypes;
-    total += all[rank].etypes;
-  }
-  position = base + before;
-  MPI_Offset there = 0;
-  return file.rank == 0 ? take_shared(file, total, there) : Fault{};
-}
-
-// The place of each rank's data, one after the other in the order of ranks. All ranks take part,
-// and agree on the outcome later; one with an error of its own has no data.
-Fault take_ordered(File& file, MPI_Offset etypes, MPI_Offset& position) {
-  if (file.meeting->gathering()) return take_ordered_near(file, etypes, position);
+// As take_place_in_order(), on several nodes, where nobody writes for others.
+Fault take_ordered_far(File& file, MPI_Offset etypes, MPI_Offset& position) {
   long long mine = etypes, up_to_mine = 0;
   PMPI_Scan(&mine, &up_to_mine, 1, MPI_LONG_LONG, MPI_SUM, file.comm);
   const int last = file.ranks - 1;
@@ -77,6 +51,14 @@ Fault take_ordered(File& file, MPI_Offset etypes, MPI_Offset& position) {
   position = news.base + up_to_mine - mine;
   if (news.code == MPI_SUCCESS || fault) return fault;
   return {news.code, "the last rank could not move the shared pointer"};
+}
+
+// All ranks take part, and agree on the outcome later, unless all is done.
+OrderedPlace take_ordered(File& file, Transfer& transfer, bool write) {
+  if (file.meeting->gathering()) return take_place_in_order(file, transfer, write);
+  OrderedPlace place;
+  place.fault = take_ordered_far(file, transfer.fault() ? 0 : transfer.etypes(), place.position);
+  return place;
 }
 
 Fault take_individual(File& file, MPI_Offset etypes, MPI_Offset& position) {
@@ -98,6 +80,7 @@ Fault allowed(const File& file, Pointer pointer) {
           "a file opened with MPI_MODE_SEQUENTIAL is used by its shared pointer only"};
 }
 
+// But for ordered calls.
 Fault take_place(File& file, const DataCall& call, const Transfer& transfer, MPI_Offset offset,
                  MPI_Offset& position) {
   switch (call.pointer) {
@@ -109,33 +92,40 @@ Fault take_place(File& file, const DataCall& call, const Transfer& transfer, MPI
     case Pointer::shared:
       return take_shared(file, transfer.etypes(), position);
     case Pointer::ordered:
-      return take_ordered(file, transfer.etypes(), position);
+      break;
   }
   return {};
 }
 
-void make_ready(File& file, const DataCall& call, MPI_Offset offset, const Buffer& buffer,
-                Transfer& transfer) {
+bool make_ready(File& file, const DataCall& call, MPI_Offset offset, const Buffer& buffer,
+                Transfer& transfer, When when) {
   Fault fault = allowed(file, call.pointer);
   if (!fault) {
     transfer.guarded([&] { fault = transfer.measure(buffer); });
-    if (transfer.fault()) fault = transfer.fault();
   }
-  if (fault && call.pointer != Pointer::ordered) return transfer.fail(std::move(fault));
-  MPI_Offset position = 0;
-  if (fault) {
-    (void)take_ordered(file, 0, position);
-    return transfer.fail(std::move(fault));
-  }
-  fault = take_place(file, call, transfer, offset, position);
-  if (!fault) fault = transfer.prepare(position);
   if (fault) transfer.fail(std::move(fault));
+  OrderedPlace place;
+  if (call.pointer == Pointer::ordered) {
+    const bool write = when == When::now && call.direction == Direction::write;
+    place = take_ordered(file, transfer, write);
+    if (place.written) return true;
+  }
+  if (transfer.fault()) return false;
+  fault = call.pointer == Pointer::ordered
+              ? std::move(place.fault)
+              : take_place(file, call, transfer, offset, place.position);
+  if (!fault) fault = transfer.prepare(place.position);
+  if (fault) transfer.fail(std::move(fault));
+  return false;
 }
 
-// Everything up to the moving of bytes. On return the transfer can run, or has a fault.
-void ready(File& file, const DataCall& call, MPI_Offset offset, const Buffer& buffer,
-           Transfer& transfer) {
-  transfer.guarded([&] { make_ready(file, call, offset, buffer, transfer); });
+// Everything up to the moving of bytes. On return the transfer can run, or has a fault; or, if
+// true, it has been done, and all ranks know what became of it.
+bool ready(File& file, const DataCall& call, MPI_Offset offset, const Buffer& buffer,
+           Transfer& transfer, When when = When::later) {
+  bool done = false;
+  transfer.guarded([&] { done = make_ready(file, call, offset, buffer, transfer, when); });
+  return done;
 }
 
 void move(File& file, const DataCall& call, Transfer& transfer) {
@@ -164,15 +154,16 @@ int blocking(const DataCall& call, MPI_File handle, MPI_Offset offset, const Buf
   auto file = find(handle);
   if (!file) return report_no_file(call.name);
   Transfer transfer(*file, call.direction);
+  bool done = false;
   if (call.collective && file->split)
     transfer.fail(split_pending(*file));
   else
-    ready(*file, call, offset, buffer, transfer);
-  move(*file, call, transfer);
+    done = ready(*file, call, offset, buffer, transfer, When::now);
+  if (!done) move(*file, call, transfer);
   transfer.finish();
   set_status(status, transfer.moved());
-  return report(file.get(), call.name,
-                call.collective ? file->agree(transfer.fault()) : transfer.fault());
+  const bool agree = call.collective && !done;
+  return report(file.get(), call.name, agree ? file->agree(transfer.fault()) : transfer.fault());
 }
 
 int nonblocking(const DataCall& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer,

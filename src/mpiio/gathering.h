@@ -8,9 +8,11 @@
 // Plain bytes without pointers, all 0 at first. All ranks call in the same order.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "core/result.h"
 #include "mpiio/signal_word.h"
@@ -27,30 +29,67 @@ class Gathering {
         rank_(static_cast<uint32_t>(rank)),
         ranks_(static_cast<uint32_t>(ranks)) {}
 
+  static constexpr size_t kMostTold = 64;
+
   // `all`: as many bytes of each rank, one after the other. `meanwhile` is called while it waits.
   template <class Meanwhile>
   void gather(const void* mine, size_t bytes, void* all, Meanwhile&& meanwhile) {
     FOREBAY_ASSERT(bytes <= kMostBytes);
-    std::byte* turn =
-        reinterpret_cast<std::byte*>(head_ + 1) + turn_ % 2 * slots(static_cast<int>(ranks_));
-    std::memcpy(turn + rank_ * kMostBytes, mine, bytes);
-    const uint32_t complete = ++turn_ * ranks_;  // wraps, as the count does
+    const std::byte* turn = leave(mine, bytes);
+    const uint32_t complete = turn_ * ranks_;  // wraps, as the count does
     head_->arrived.add_and_wake_at(complete);
     head_->arrived.wait([&](uint32_t n) { return static_cast<int32_t>(n - complete) >= 0; },
                         meanwhile);
-    for (uint32_t rank = 0; rank < ranks_; ++rank)
-      std::memcpy(static_cast<std::byte*>(all) + rank * bytes, turn + rank * kMostBytes, bytes);
+    copy(turn, bytes, all);
+  }
+
+  // The same, and whoever comes last runs act() when its `all` is there, before the others go on.
+  // What that returns, plain bytes, is what all of them return. It must not throw.
+  template <class Act, class Meanwhile>
+  auto gather(const void* mine, size_t bytes, void* all, Act&& act, Meanwhile&& meanwhile) {
+    using Told = decltype(act());
+    static_assert(std::is_trivially_copyable_v<Told> && sizeof(Told) <= kMostTold);
+    FOREBAY_ASSERT(bytes <= kMostBytes);
+    const std::byte* turn = leave(mine, bytes);
+    ++acts_;
+    Told told;
+    auto& place = head_->told[turn_ % 2];
+    if (head_->arrived.value.fetch_add(1) + 1 == turn_ * ranks_) {
+      copy(turn, bytes, all);
+      told = act();
+      std::memcpy(place.data(), &told, sizeof told);
+      head_->acted.set_and_wake(acts_);
+      return told;
+    }
+    head_->acted.wait([&](uint32_t n) { return n == acts_; }, meanwhile);
+    copy(turn, bytes, all);
+    std::memcpy(&told, place.data(), sizeof told);
+    return told;
   }
 
  private:
   struct Head {
     SignalWord arrived;  // in all turns together
+    SignalWord acted;    // how many times somebody acted for all
+    std::array<std::array<std::byte, kMostTold>, 2> told;
   };
+
+  // Ours of the next turn. Its slots.
+  const std::byte* leave(const void* mine, size_t bytes) {
+    std::byte* turn =
+        reinterpret_cast<std::byte*>(head_ + 1) + ++turn_ % 2 * slots(static_cast<int>(ranks_));
+    std::memcpy(turn + rank_ * kMostBytes, mine, bytes);
+    return turn;
+  }
+  void copy(const std::byte* turn, size_t bytes, void* all) const {
+    for (uint32_t rank = 0; rank < ranks_; ++rank)
+      std::memcpy(static_cast<std::byte*>(all) + rank * bytes, turn + rank * kMostBytes, bytes);
+  }
   static uint64_t slots(int ranks) { return static_cast<uint64_t>(ranks) * kMostBytes; }
 
   Head* head_;
   const uint32_t rank_, ranks_;
-  uint32_t turn_ = 0;
+  uint32_t turn_ = 0, acts_ = 0;
 };
 
 }  // namespace forebay::mpiio

@@ -5,7 +5,10 @@
 namespace forebay::mpiio {
 
 Result<std::unique_ptr<Meeting>> Meeting::host(int ranks) {
-  auto memory = SharedMemory::make(sizeof(NodeMemory) + Gathering::space(ranks), ranks == 1);
+  const bool alone = ranks == 1;
+  auto memory = SharedMemory::make(
+      sizeof(NodeMemory) + Gathering::space(ranks) + (alone ? 0 : NodeRecords::space(ranks)),
+      alone);
   if (!memory) return memory.error();
   NodeMemory::create(memory->data());
   std::unique_ptr<Meeting> meeting(new Meeting(0, ranks));
@@ -29,6 +32,8 @@ void Meeting::enter(SharedMemory memory) {
   memory_ = std::move(memory);
   auto* node = reinterpret_cast<NodeMemory*>(memory_.data());
   gathering_.emplace(node + 1, rank_, ranks_);
+  std::byte* rest = reinterpret_cast<std::byte*>(node + 1) + Gathering::space(ranks_);
+  if (ranks_ > 1) records_.emplace(rest);
   state_ = std::make_unique<NodeState>(*node);
 }
 

@@ -17,6 +17,7 @@
 #include "mpiio/arbiter.h"
 #include "mpiio/attr_state.h"
 #include "mpiio/gathering.h"
+#include "mpiio/node_records.h"
 #include "mpiio/node_state.h"
 #include "mpiio/shared_memory.h"
 
@@ -48,6 +49,7 @@ class Meeting {
   AttrState* served() { return served_; }
   // If all ranks are near; else null.
   Gathering* gathering() { return moved_ || !gathering_ ? nullptr : &*gathering_; }
+  const NodeRecords* records() const { return moved_ || !records_ ? nullptr : &*records_; }
 
  private:
   Meeting(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
@@ -55,8 +57,9 @@ class Meeting {
 
   const int rank_, ranks_;
   Place place_;
-  SharedMemory memory_;  // holds a NodeMemory, and after it what a Gathering needs
+  SharedMemory memory_;  // a NodeMemory, then the space of a Gathering and of NodeRecords
   std::optional<Gathering> gathering_;
+  std::optional<NodeRecords> records_;  // unless there is but one rank
   bool moved_ = false;
   Invitation invitation_;
   Arbiter* arbiter_ = nullptr;

@@ -11,11 +11,13 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <random>
 #include <thread>
 #include <vector>
 
 #include "core/testing.h"
 #include "mpiio/gathering.h"
+#include "mpiio/node_records.h"
 #include "mpiio/window_area.h"
 
 namespace forebay::mpiio {
@@ -97,6 +99,62 @@ TEST(Gathering, EveryRankSeesAllInEveryTurn) {
         ASSERT_EQ(all[static_cast<size_t>(other)], (std::array<int, 2>{other, turn}));
     }
   });
+}
+
+// Turns of both kinds, in any order: one rank acts, after all have come and before any goes on.
+TEST(Gathering, OneActsForAll) {
+  constexpr int kMembers = 5, kTurns = 3000;
+  alignas(64) static std::array<std::byte, 64 * 1024> space{};
+  space.fill(std::byte(0));
+  std::array<int, kMembers> acts{};
+  const uint64_t seed = test_seed();
+  on_ranks(kMembers, [&](int rank) {
+    Gathering gathering(space.data(), rank, kMembers);
+    std::mt19937_64 random(seed);  // the same for all
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const int mine = rank * kTurns + turn;
+      std::array<int, kMembers> all{};
+      if (random() % 3 == 0) {
+        gathering.gather(&mine, sizeof mine, all.data(), kNothing);
+      } else {
+        const auto act = [&] {
+          int sum = 0;
+          for (const int one : all) sum += one;
+          ++acts[static_cast<size_t>(rank)];
+          return std::array<int, 2>{turn, sum};
+        };
+        const auto told = gathering.gather(&mine, sizeof mine, all.data(), act, kNothing);
+        int sum = 0;
+        for (int other = 0; other < kMembers; ++other) sum += other * kTurns + turn;
+        ASSERT_EQ(told, (std::array<int, 2>{turn, sum}));
+      }
+      for (int other = 0; other < kMembers; ++other)
+        ASSERT_EQ(all[static_cast<size_t>(other)], other * kTurns + turn);
+    }
+  });
+  EXPECT_GT(std::accumulate(acts.begin(), acts.end(), 0), kTurns / 2);
+}
+
+TEST(NodeRecords, TouchingOnesAreOneCallAndFailAlone) {
+  std::array<std::byte, 3 * NodeRecords::kMostBytes> space{};
+  const NodeRecords records(space.data());
+  const std::vector<NodeRecords::Record> all = {{Offset(10), Length(5), records.buffer(0)},
+                                                {Offset(15), Length(7), records.buffer(1)},
+                                                {Offset(30), Length(1), records.buffer(2)}};
+  std::vector<Extent> calls;
+  uint64_t full = 1000;  // there is no room from here on
+  const auto write = [&](const Extents& file, const Extents& memory) -> Result<uint64_t> {
+    EXPECT_EQ(file.total(), memory.total());
+    calls.push_back(file.bounds());
+    if (file.bounds().end().value > full) return Error(ENOSPC);
+    return file.total().value;
+  };
+  EXPECT_EQ(NodeRecords::write(all, write), 0);
+  EXPECT_EQ(calls, (std::vector<Extent>{ext(10, 12), ext(30, 1)}));
+  calls.clear();
+  full = 20;
+  EXPECT_EQ(NodeRecords::write(all, write), ENOSPC);
+  EXPECT_EQ(calls, (std::vector<Extent>{ext(10, 12), ext(10, 5), ext(15, 7), ext(30, 1)}));
 }
 
 // One rank opens windows, all write their share of each, and the opener sees every byte of it.

@@ -1,7 +1,9 @@
 // SignalWord: a number in memory that processes share, which one of them changes and others wait
-// for. Whoever waits looks at it awake for a moment and then sleeps: where ranks outnumber cores,
-// who stays awake takes the processor from those it waits for, whether it yields or not. A wake-up
-// costs more than a look, so only the change that somebody waits for should wake.
+// for. Whoever waits looks at it awake for a moment, gives way some times, and then sleeps: where
+// ranks outnumber cores, who stays awake takes the processor from those it waits for, even if it
+// yields (which lets nobody of another session run, where the kernel groups processes by sessions,
+// and some launchers make one for each rank). A wake-up costs more than a look, so only the change
+// that somebody waits for should wake.
 #pragma once
 
 #include <atomic>
@@ -19,24 +21,32 @@ struct alignas(64) SignalWord {
   }
   void add_and_wake() {
     value.fetch_add(1);
+    wake_sleepers();
+  }
+  void set_and_wake(uint32_t to) {
+    value.store(to);
+    wake_sleepers();
+  }
+  void wake_sleepers() {
     if (sleepers.load()) wake();
   }
 
-  // Until ready(value). `meanwhile` is called now and then, also between sleeps.
+  // Until ready(value). `meanwhile` is called before it sleeps.
   template <class Ready, class Meanwhile>
   void wait(Ready&& ready, Meanwhile&& meanwhile) {
     for (int looks = 0; !ready(value.load()); ++looks) {
       if (looks < kLooks) continue;
-      meanwhile();
-      if (looks < kLooks + kYields)
+      if (looks < kLooks + kYields) {
         yield();
-      else
-        sleep(ready);
+        continue;
+      }
+      meanwhile();
+      sleep(ready);
     }
   }
 
  private:
-  static constexpr int kLooks = 100, kYields = 4;
+  static constexpr int kLooks = 100, kYields = 16;
   static void yield();
   void wake();
   void sleep_on(uint32_t seen);
