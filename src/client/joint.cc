@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "client/flight.h"
+#include "transport/shared_box.h"
 
 namespace forebay {
 
@@ -15,23 +16,31 @@ bool small_write(const Request& r) {
          r.file.loops().empty();
 }
 
+bool continues(const Request& before, const Request& r) {
+  return r.file.pieces() == 1 && before.file.bounds().end() == r.file.bounds().offset;
+}
+
 }  // namespace
 
-// How many flights, from the front of the queue, make one joint.
-size_t Session::joinable() const {
+// How many flights, from the front of the queue, make one joint; in a box: one that is in one
+// piece.
+size_t Session::joinable(bool in_box) const {
   const Flight& first = *queue_.front();
   if (first.alone || first.cancelled || first.parts || !small_write(first.message.request))
     return 1;
   uint64_t bytes = first.message.request.file.total().value;
   size_t blocks = first.message.request.file.blocks().size();
+  const uint64_t most =
+      std::min<uint64_t>({welcome_.eager_max, eager_left_, in_box ? kBoxBytes : UINT64_MAX});
   size_t n = 1;
   for (; n < std::min(queue_.size(), kMostMembers); ++n) {
     const Flight& next = *queue_[n];
     const Request& r = next.message.request;
     if (!joins(first, next) || must_wait(r)) break;
+    if (in_box && !continues(queue_[n - 1]->message.request, r)) break;
     bytes += r.file.total().value;
     blocks += r.file.blocks().size();
-    if (bytes > std::min<uint64_t>(welcome_.eager_max, eager_left_)) break;
+    if (bytes > most) break;
     if (blocks > wire::kMaxInlineBlocks) break;
     const auto overlaps = [&](const FlightRef& f) {
       return may_overlap(f->message.request.file, r.file);
@@ -50,7 +59,7 @@ bool Session::joins(const Flight& first, const Flight& next) const {
 }
 
 Session::FlightRef Session::next_flight() {
-  if (const size_t n = fits_box(*queue_.front()) ? 1 : joinable(); n > 1) return join(n);
+  if (const size_t n = joinable(fits_box(*queue_.front())); n > 1) return join(n);
   FlightRef flight = std::move(queue_.front());
   queue_.pop_front();
   return flight;

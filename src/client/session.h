@@ -34,8 +34,9 @@
 //  7. Nothing that must come after a write in a box is sent while that is unanswered, and nothing
 //     that must come after an unanswered frame goes into a box: between the two there is no order.
 //
-// Boxes (transport/shared_box.h): a small write in one piece, to a server on this node, is put into
-// memory instead of being encoded and sent. If the connection is lost, it is sent again as a frame.
+// Boxes (transport/shared_box.h): a small write in one piece, to a server on this node (or a joint
+// of some that go on from each other), is put into memory instead of being encoded and sent. If the
+// connection is lost, it is sent again as a frame.
 //
 // Locks that wait (Op::lock) keep their slots as long as that takes. So that there are always slots
 // for what they wait for, only some do; the others are tried from time to time. What is held is
@@ -135,7 +136,7 @@ class Session final : private Link::User {
   void pump_soon();
   FlightRef next_flight();
   FlightRef join(size_t count);
-  size_t joinable() const;
+  size_t joinable(bool in_box) const;
   bool joins(const Flight& first, const Flight& next) const;
   bool must_wait(const Request& request) const;
   bool meets(const Request& request, bool in_box) const;

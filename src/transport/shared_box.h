@@ -18,7 +18,7 @@
 namespace forebay {
 
 inline constexpr size_t kBoxes = 16;
-inline constexpr uint32_t kBoxBytes = 8 << 10;  // of data
+inline constexpr uint32_t kBoxBytes = 32 << 10;  // of data
 inline constexpr size_t kBoxNames = 384;
 
 // The client's half: a write of `length` bytes at `offset`.

@@ -22,7 +22,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr uint64_t kFile = 64_KiB;
+constexpr uint64_t kFile = 256_KiB;
 
 std::string random_bytes(std::mt19937_64& random, uint64_t size) {
   std::string bytes(size, '\0');
@@ -137,10 +137,13 @@ class BoxesTest : public ::testing::Test {
 
 TEST_F(BoxesTest, KeepTheOrderOfWhatMeets) {
   std::string oracle(kFile, '\0');
+  uint64_t last = 0;  // where the one before ends
   for (int round = 0; round < 300; ++round) {
     for (int i = 0; i < 12; ++i) {
       const uint64_t size = 1 + random_() % (random_() % 4 ? 600 : 2 * kBoxBytes);
-      const uint64_t at = random_() % (kFile - size);
+      const bool goes_on = last + size <= kFile && random_() % 2;
+      const uint64_t at = goes_on ? last : random_() % (kFile - size);
+      last = at + size;
       auto bytes = std::make_shared<std::string>(random_bytes(random_, size));
       switch (random_() % 8) {
         case 0: {
@@ -197,6 +200,36 @@ TEST_F(BoxesTest, FailEachForItself) {
   }
   EXPECT_GT(failed, 0u);
   EXPECT_GT(store_->stats().boxed, 100u);
+}
+
+// What a completion submits waits together.
+TEST_F(BoxesTest, HoldWhatGoesOnFromEachOther) {
+  std::string first(4096, 'a'), oracle = content();
+  EXPECT_TRUE(write(0, first)) << "the first small one proves the right";
+  std::vector<std::string> blocks;
+  for (char c = 'b'; c < 'j'; ++c) blocks.emplace_back(4096, c);
+  for (const int code : {0, ENOSPC}) {
+    if (code) faulty_->add({.op = Op::write, .nth = 1, .error = code});
+    const uint64_t boxed = store_->stats().boxed;
+    unsigned failed = 0;
+    submit(transfer(Op::write, 0, first), [&](Result<Reply>&& result) {
+      EXPECT_TRUE(result);
+      for (uint64_t i = 0; i < blocks.size(); ++i)
+        submit(transfer(Op::write, (i + 1) * 4096, blocks[i]), [&](Result<Reply>&& done) {
+          failed += !done;
+          EXPECT_TRUE(!done || done->count == 4096);
+        });
+    });
+    crowd_.wait();
+    EXPECT_EQ(failed, 0u) << "what fails together is done again, one by one";
+    if (!code) {
+      EXPECT_EQ(store_->stats().boxed, boxed + 2);
+    }
+    faulty_->clear();
+  }
+  oracle.replace(0, 4096, first);
+  for (size_t i = 0; i < blocks.size(); ++i) oracle.replace((i + 1) * 4096, 4096, blocks[i]);
+  EXPECT_TRUE(content() == oracle);
 }
 
 TEST_F(BoxesTest, AreNotFilledAnewWhileTheStoreHasThem) {
