@@ -77,6 +77,14 @@ long futex(std::atomic<uint32_t>& word, int op, uint32_t value, const timespec* 
   return ::syscall(SYS_futex, &word, op, value, timeout, nullptr, 0);
 }
 
+// False: it is being closed.
+bool begin_use(OpenFile& file) {
+  uint32_t uses = file.uses.load();
+  while (uses != 0 && !file.uses.compare_exchange_weak(uses, uses + 1)) {
+  }
+  return uses != 0;
+}
+
 }  // namespace
 
 // ---- One use ----
@@ -87,10 +95,7 @@ FileUse::FileUse(int fd) {
     if (what <= kOwn || (what == kInherited && !OpenFiles::get().adopt(fd))) return;
     if (what == kInherited) continue;
     auto* const file = static_cast<OpenFile*>(what);
-    uint32_t uses = file->uses.load();
-    while (uses != 0 && !file->uses.compare_exchange_weak(uses, uses + 1)) {
-    }
-    if (uses == 0) continue;
+    if (!begin_use(*file)) continue;
     if (slot(fd).load() == file) {
       file_ = file;
       return;
@@ -173,9 +178,8 @@ bool OpenFiles::adopt(int fd) {
   std::lock_guard lock(mutex_);
   if (slot(fd).load() != kInherited) return ::munmap(shared, kPlaceholderSize), true;
   for (OpenFile* const file : open_) {
-    if (file->shared->id != shared->id) continue;
+    if (file->shared->id != shared->id || !begin_use(*file)) continue;
     ::munmap(shared, kPlaceholderSize);  // another descriptor of the same description
-    file->uses.fetch_add(1);
     slot(fd).store(file, std::memory_order_release);
     return true;
   }

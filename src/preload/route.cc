@@ -82,15 +82,27 @@ void read_settings(Settings& to) {
   }
 }
 
+// Not from the heap: an allocator of the program's may itself open files when it begins.
 const Settings& settings() {
-  static Settings* const found = [] {
-    auto* const made = static_cast<Settings*>(::calloc(1, sizeof(Settings)));
-    if (made) read_settings(*made);
-    return made;
-  }();
-  static const Settings kNone = {};
-  return found ? *found : kNone;
+  static Settings found;
+  static bool read = false;
+  if (!read) {
+    read = true;
+    read_settings(found);
+  }
+  return found;
 }
+
+}  // namespace
+
+bool leads_to_served(const char* path) {
+  const char* const prefix_of_all = path[1] == '\0' ? "" : path;
+  for (int i = 0; i < settings().count; ++i)
+    if (below(settings().prefixes[i].path, prefix_of_all)) return true;
+  return false;
+}
+
+namespace {
 
 struct Cwd {
   char path[PATH_MAX];
@@ -104,10 +116,7 @@ void set_cwd(const char* path, bool ours) {
   g_cwd.known = size < sizeof g_cwd.path;
   if (g_cwd.known) ::memmove(g_cwd.path, path, size + 1);
   g_cwd.ours = ours;
-  g_cwd.leads = false;
-  const char* const prefix_of_all = path[1] == '\0' ? "" : path;
-  for (int i = 0; i < settings().count; ++i)
-    if (below(settings().prefixes[i].path, prefix_of_all)) g_cwd.leads = true;
+  g_cwd.leads = leads_to_served(path);
 }
 
 // From the kernel's name of the working directory.
@@ -178,6 +187,12 @@ bool ends_as_directory(const char* path) {
 
 bool active() {
   return settings().count != 0;
+}
+
+bool names_served(const char* text) {
+  for (int i = 0; i < settings().count; ++i)
+    if (::strstr(text, settings().prefixes[i].path)) return true;
+  return false;
 }
 
 void moved_to(const char* shown) {

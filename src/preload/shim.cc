@@ -19,6 +19,7 @@ namespace {
 std::atomic<const Served*> g_served{nullptr};
 pthread_mutex_t g_loading = PTHREAD_MUTEX_INITIALIZER;
 std::atomic<unsigned> g_refusals{0};
+std::atomic<bool> g_begun{false};
 
 long raw_write(int fd, const char* text, size_t size) {
   return ::syscall(SYS_write, fd, text, size);
@@ -58,13 +59,7 @@ void adopt_inherited() {
       const auto* const entry = reinterpret_cast<const dirent64*>(buffer + at);
       at += entry->d_reclen;
       if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
-      char path[300], link[64];
-      ::snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
-      const long size = ::syscall(SYS_readlink, path, link, sizeof link);
-      constexpr size_t kSize = sizeof kPlaceholderLink - 1;
-      if (size < static_cast<long>(kSize) || ::memcmp(link, kPlaceholderLink, kSize) != 0) continue;
-      const int fd = ::atoi(entry->d_name);
-      if (fd < kMostDescriptors) slots[fd].store(kInherited);
+      adopt_if_placeholder(::atoi(entry->d_name));
     }
   }
   ::syscall(SYS_close, folder);
@@ -77,9 +72,13 @@ __attribute__((constructor)) void begin(int, char**, char** environment) {
   if (!active()) return;
   const int kept = errno;
   (void)served_cwd();  // learned now, while there is one thread
+  keep_streams_over_fork();
+  // A child of a thread that was loading when another forked loads for itself.
+  ::pthread_atfork(nullptr, nullptr, [] { ::pthread_mutex_init(&g_loading, nullptr); });
   adopt_inherited();
   for (int fd = 0; fd <= 2; ++fd)
     if (is_served(fd)) standard_stream_changed(fd);
+  g_begun.store(true, std::memory_order_relaxed);
   errno = kept;
 }
 
@@ -92,6 +91,20 @@ __attribute__((destructor)) void end() {
 }
 
 }  // namespace
+
+void adopt_if_placeholder(int fd) {
+  if (static_cast<unsigned>(fd) >= unsigned{kMostDescriptors}) return;
+  char path[64], link[64];
+  ::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  const long size = ::syscall(SYS_readlink, path, link, sizeof link);
+  constexpr size_t kSize = sizeof kPlaceholderLink - 1;
+  if (size < static_cast<long>(kSize) || ::memcmp(link, kPlaceholderLink, kSize) != 0) return;
+  slots[fd].store(kInherited);
+}
+
+bool begun() {
+  return g_begun.load(std::memory_order_relaxed);
+}
 
 const Served* served_if_loaded() {
   return g_served.load(std::memory_order_acquire);

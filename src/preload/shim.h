@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 
 #include <type_traits>
 
@@ -71,13 +72,31 @@ struct Name {
 
 void* find_next(const char* name);
 
-template <Name kName, class R, class... A>
-R next(A... arguments) {
+// Looked up once: dlsym(3) takes the loader's lock.
+template <Name kName>
+void* next_function() {
   static std::atomic<void*> found{nullptr};
   void* function = found.load(std::memory_order_relaxed);
   if (!function) found.store(function = find_next(kName.text), std::memory_order_relaxed);
-  if (!function) return errno = ENOSYS, R(-1);
-  return reinterpret_cast<R (*)(A...)>(function)(arguments...);
+  if (!function) errno = ENOSYS;
+  return function;
+}
+
+template <Name kName, class R, class... A>
+R next(A... arguments) {
+  void* const function = next_function<kName>();
+  return function ? reinterpret_cast<R (*)(A...)>(function)(arguments...) : R(-1);
+}
+
+template <Name kName, class R, class... A>
+R next_pointer(A... arguments) {
+  void* const function = next_function<kName>();
+  return function ? reinterpret_cast<R (*)(A...)>(function)(arguments...) : nullptr;
+}
+template <Name kName, class... A>
+void next_void(A... arguments) {
+  if (void* const function = next_function<kName>())
+    reinterpret_cast<void (*)(A...)>(function)(arguments...);
 }
 
 // ---- Where a name leads ----
@@ -95,16 +114,24 @@ struct Route {
   bool served() const { return to == To::served; }
 };
 
+bool begun();   // libc can be used; before that, allocators may call us
 bool active();  // something is to be served in this process
 // The working directory has changed to this one of ours, or (null) to one of the kernel's.
 void moved_to(const char* shown);
-const char* served_cwd();  // null: it is the kernel's
+const char* served_cwd();                // null: it is the kernel's
+bool leads_to_served(const char* path);  // it is one that is served, or above it
+bool names_served(const char* text);     // a served path stands somewhere in it
+// The name without links, "." and ".." of what is there (PATH_MAX bytes). False: nothing is.
+bool physical(int base, const char* path, char* to);
 
 // ---- Between the files of the shim ----
 void to_stat(const struct ::statx& from, struct stat* to);
 void standard_stream_changed(int fd);  // 0, 1 or 2 is another file now
 void flush_streams();
+void keep_streams_over_fork();
+int* stream_orientation(FILE* file);  // of a stream of ours, else null
 int close_served(int fd);
+void adopt_if_placeholder(int fd);  // it came from another process: is it an open file of ours?
 int fresh(int fd);  // the kernel has just made it: what we knew of the number is no more
 
 }  // namespace forebay::preload

@@ -191,6 +191,9 @@ int fb_chmod(const char* path, mode_t mode) {
   if (route.served()) return ask(&Served::change, route.target, of_mode(mode));
   return next<"chmod", int>(route.path, mode);
 }
+int fb_lchmod(const char* path, mode_t mode) {
+  return fb_fchmodat(AT_FDCWD, path, mode, AT_SYMLINK_NOFOLLOW);
+}
 int fb_fchmod(int fd, mode_t mode) {
   if (is_served(fd)) return ask(&Served::change, open_file(fd), of_mode(mode));
   return next<"fchmod", int>(fd, mode);
@@ -218,6 +221,7 @@ int fb_fchown(int fd, uid_t uid, gid_t gid) {
 }
 
 FOREBAY_EXPORT(chmod, fb_chmod);
+FOREBAY_EXPORT(lchmod, fb_lchmod);
 FOREBAY_EXPORT(fchmod, fb_fchmod);
 FOREBAY_EXPORT(fchmodat, fb_fchmodat);
 FOREBAY_EXPORT(chown, fb_chown);
