@@ -176,6 +176,31 @@ int named_descriptor(const char* path) {
   return -1;
 }
 
+// Is the path's first component one of a prefix's, or ".."? Most are not, and cost no more.
+bool starts_as_prefix(const char* path) {
+  const size_t size = ::strcspn(path, "/");
+  if (size == 2 && path[0] == '.' && path[1] == '.') return true;
+  for (int i = 0; i < settings().count; ++i) {
+    for (const char* at = settings().prefixes[i].path; *at == '/';) {
+      const size_t length = ::strcspn(++at, "/");
+      if (length == size && ::strncmp(at, path, size) == 0) return true;
+      at += length;
+    }
+  }
+  return false;
+}
+
+// From a folder of the kernel's, which is above a prefix: its path.
+bool leads_from(int base, const char* path, char* folder) {
+  if (!starts_as_prefix(path)) return false;
+  char name[64];
+  ::snprintf(name, sizeof name, "/proc/self/fd/%d", base);
+  const long size = ::syscall(SYS_readlink, name, folder, PATH_MAX - 1);
+  if (size <= 0 || folder[0] != '/') return false;
+  folder[size] = '\0';
+  return path[0] == '.' || leads_to_served(folder);
+}
+
 bool ends_as_directory(const char* path) {
   const size_t size = ::strlen(path);
   if (size == 0) return false;
@@ -217,16 +242,20 @@ Route::Route(int base, const char* given, bool follow) : path(given), directory(
   }
   const bool up = ::strstr(given, "..") != nullptr;
   const char* start = nullptr;
+  bool from_ours = false;
   if (given[0] != '/') {
     if (base == AT_FDCWD) {
+      from_ours = cwd().ours;
       if (!cwd().known || (!cwd().ours && !cwd().leads && !up)) return;
       start = cwd().path;
     } else {
-      if (!is_served(base) || ask(&Served::shown, base, folder, sizeof folder) != 0) return;
+      from_ours = is_served(base);
+      if (from_ours ? ask(&Served::shown, base, folder, sizeof folder) != 0
+                    : !leads_from(base, given, folder))
+        return;
       start = folder;
     }
   }
-  const bool from_ours = start == folder || (start && cwd().ours);
   // With ".." as it is, the export goes up by itself, after links.
   if (!tidy(start, given, true, shown) || !tidy(start, given, false, within)) return;
   char soft[PATH_MAX];

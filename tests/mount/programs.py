@@ -60,6 +60,16 @@ print(numpy.load("saved.npy", mmap_mode="r")[2, 3], numpy.array_equal(numpy.load
 del a
 """
 
+HDF5 = r"""
+rows, columns = 60, 50
+with open("numbers.txt", "w") as file:
+    for r in range(rows):
+        file.write(" ".join(str((r * columns + c) % 97) for c in range(columns)) + "\n")
+with open("import.conf", "w") as file:
+    file.write("PATH /group/set\nINPUT-CLASS TEXTIN\nRANK 2\nDIMENSION-SIZES 60 50\n"
+               "OUTPUT-CLASS IN\nOUTPUT-SIZE 32\nCHUNKED-DIMENSION-SIZES 20 25\nCOMPRESSION-PARAM 3\n")
+"""
+
 PROJECT = {
     "a.cc": '#include "a.h"\n#include <vector>\nint a(int n) { return std::vector<int>(n, 2).size(); }\n',
     "a.h": "int a(int n);\n",
@@ -157,6 +167,36 @@ class Programs:
             self.skipTest("not installed: python3-numpy")
         self.both(f"{PYTHON} {self.script('array.py', NUMPY)}")
         self.same_trees()
+
+    @needs("rsync")
+    def test_rsync(self):
+        self.both(f"rsync -a {SOURCES}/ tree && rsync -aHAX --delete tree/ again && diff -r tree again"
+                  " && echo more >> tree/README.md && rm tree/log.h && ln tree/README.md tree/hard"
+                  " && ln -s hard tree/link && rsync -aHc --delete --itemize-changes tree/ again | sort"
+                  " && diff -r tree again && dd if=/dev/urandom of=tree/big bs=1M count=8 status=none"
+                  " && rsync -a --no-whole-file --inplace tree/ again"
+                  " && printf x | dd of=tree/big bs=1 seek=4000000 conv=notrunc status=none"
+                  " && rsync -ac --no-whole-file --partial tree/ again && cmp tree/big again/big"
+                  " && rsync -anc --itemize-changes tree/ again && rm tree/big again/big && stat -c %h again/hard")
+        self.same_trees()
+
+    @needs("h5import", "h5dump", "h5diff", "h5repack", "h5ls", "h5copy")
+    def test_hdf5_tools(self):
+        out = self.both(
+            f"{PYTHON} {self.script('hdf5.py', HDF5)} && h5import numbers.txt -c import.conf -o a.h5 >/dev/null"
+            " && h5dump -d /group/set a.h5 | md5sum && h5repack -f GZIP=6 -l CHUNK=10x10 a.h5 b.h5"
+            " && h5diff a.h5 b.h5 && h5copy -i a.h5 -o b.h5 -s /group/set -d /copy && h5ls -r b.h5"
+            " && h5diff a.h5 b.h5 /group/set /copy && h5repack -f NONE -l CONTI b.h5 c.h5 && h5dump -H c.h5"
+            " && h5dump -d /copy -o text -b LE -o binary c.h5 >/dev/null && md5sum binary")
+        self.assertIn("DATASET", out)
+
+    @needs("sqlite3")
+    def test_sqlite_shell(self):
+        self.assertIn("ok\n400\n", self.both(
+            "sqlite3 s 'create table t (who, n)'; for i in 1 2 3 4; do (for n in $(seq 5); do sqlite3 -cmd"
+            " '.timeout 60000' s \"with recursive c(x) as (select 1 union all select x + 1 from c where x < 20)"
+            " insert into t select $i, x from c\"; done) & done; wait; sqlite3 s 'pragma integrity_check;"
+            " select count(*) from t; vacuum; select sum(n) from t'; rm s"))
 
     @needs("fio")
     def test_fio(self):

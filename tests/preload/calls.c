@@ -367,7 +367,32 @@ static void folders(void) {
   close(top_fd);
 }
 
+// From the root down, folder by folder, as programs do that trust no link.
+static int walked(int flags) {
+  char left[4096];
+  strcpy(left, top);
+  int fd = open("/", flags | O_DIRECTORY);
+  for (char* name = strtok(left, "/"); name && fd >= 0; name = strtok(NULL, "/")) {
+    struct stat st;
+    if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode)) return -1;
+    const int below = openat(fd, name, flags | O_DIRECTORY | O_NOFOLLOW);
+    close(fd);
+    fd = below;
+  }
+  return fd;
+}
+
 static void names(void) {
+  put("walked", "found");
+  for (int i = 0; i < 2; ++i) {
+    const int fd = walked(i ? O_RDONLY : O_PATH);
+    GOT(fd >= 0);
+    const int file = openat(fd, "walked", O_RDONLY);
+    GOT(lseek(file, 0, SEEK_END));
+    close(file);
+    GOT(faccessat(fd, "../../nothing", F_OK, 0));
+    close(fd);
+  }
   put("n", "text");
   struct stat st;
   struct statx stx;
