@@ -231,6 +231,16 @@ const char* served_cwd() {
   return active() && cwd().known && cwd().ours ? cwd().path : nullptr;
 }
 
+bool place_inside(const char* path, char* to) {
+  char whole[PATH_MAX];
+  if (!tidy(nullptr, path, true, whole)) return false;
+  for (int i = 0; i < settings().count; ++i) {
+    const Prefix& prefix = settings().prefixes[i];
+    if (const char* const rest = below(whole, prefix.path)) return fill(prefix, rest, false, to);
+  }
+  return false;
+}
+
 Route::Route(int base, const char* given, bool follow) : path(given), directory(base) {
   if (!given || inside != 0 || !active() || given[0] == '\0') return;
   char folder[PATH_MAX], open_as[PATH_MAX];

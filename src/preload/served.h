@@ -10,6 +10,7 @@
 #pragma once
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -29,6 +30,10 @@ inline constexpr int kMostDescriptors = 1 << 20;
 using Slot = std::atomic<void*>;
 inline void* const kOwn = reinterpret_cast<void*>(1);
 inline void* const kInherited = reinterpret_cast<void*>(2);
+
+// As an errno: a symbolic link on the way leads out of what is served, to the kernel. The shim, who
+// knows all names, then finds the place and calls again, or the kernel. Never seen by a program.
+inline constexpr int kLeadsOut = EREMCHG;
 
 // What a call is about: an open file, or a name.
 struct Target {
@@ -66,6 +71,8 @@ struct Shim {
   Slot* slots;
   void (*say)(const char* line);  // on standard error, in one write
   void (*count_refusal)();
+  // The place in the export of a whole path, into PATH_MAX bytes; false: it is the kernel's.
+  bool (*inside)(const char* path, char* to);
 };
 
 struct Served {

@@ -13,6 +13,7 @@ namespace forebay::preload {
 
 Slot slots[kMostDescriptors];
 thread_local int inside = 0;
+thread_local int following = 0;
 
 namespace {
 
@@ -42,7 +43,7 @@ const Served* load() {
     say(line);
     return nullptr;
   }
-  static const Shim shim = {slots, &say, [] { g_refusals.fetch_add(1); }};
+  static const Shim shim = {slots, &say, [] { g_refusals.fetch_add(1); }, &place_inside};
   return reinterpret_cast<decltype(&forebay_served)>(entry)(&shim);
 }
 
@@ -139,6 +140,10 @@ void say(const char* line) {
     (void)raw_write(2, line, size);
   }
   errno = kept;
+}
+
+void leads_out() {
+  refuse("link", "one leads out of the served path, and is not followed for this call", EXDEV);
 }
 
 int refuse(const char* call, const char* why, int code) {

@@ -41,17 +41,28 @@ inline bool is_own(int fd) {
 const Served* load_served();
 const Served* served_if_loaded();
 
+// Inside follow() (below): who asks will look where a link leads that leads out.
+extern thread_local int following __attribute__((tls_model("initial-exec")));
+void leads_out();  // nobody will: a line, and EXDEV
+
 // Calls one, with our own functions out of the way.
 template <class R, class... P, class... A>
 R ask(R (*Served::*function)(P...), A&&... arguments) {
   const Served* const served = load_served();
-  const Inside in;
   if constexpr (std::is_void_v<R>) {
+    const Inside in;
     if (served) (served->*function)(static_cast<A&&>(arguments)...);
   } else if constexpr (std::is_pointer_v<R>) {
+    const Inside in;
     return served ? (served->*function)(static_cast<A&&>(arguments)...) : nullptr;
   } else {
-    return served ? (served->*function)(static_cast<A&&>(arguments)...) : R(-1);
+    R result(-1);
+    if (served) {
+      const Inside in;
+      result = (served->*function)(static_cast<A&&>(arguments)...);
+    }
+    if (result == R(-1) && errno == kLeadsOut && following == 0) leads_out();
+    return result;
   }
 }
 
@@ -121,8 +132,28 @@ void moved_to(const char* shown);
 const char* served_cwd();                // null: it is the kernel's
 bool leads_to_served(const char* path);  // it is one that is served, or above it
 bool names_served(const char* text);     // a served path stands somewhere in it
-// The name without links, "." and ".." of what is there (PATH_MAX bytes). False: nothing is.
-bool physical(int base, const char* path, char* to);
+// The name without links, "." and ".." of what is there (PATH_MAX bytes). False: nothing is, or
+// with `missing` not even the folder that it would be in.
+bool physical(int base, const char* path, char* to, bool missing = false);
+// The same, of what may be missing, and without `follow` may be a link.
+bool physical_place(int base, const char* path, bool follow, char* to);
+bool place_inside(const char* path, char* to);  // Shim::inside
+
+// Makes a call about a name. If a link on the way leads out of what is served, it is made again,
+// about the place that this leads to.
+template <class Call>
+auto follow(int base, const char* path, bool last, Call&& call) -> decltype(call(Route(0, ""))) {
+  using R = decltype(call(Route(0, "")));
+  {
+    ++following;
+    const R result = call(Route(base, path, last));
+    --following;
+    if (result != R(-1) || errno != kLeadsOut) return result;
+  }
+  char real[PATH_MAX];
+  if (!physical_place(base, path, last, real)) return R(-1);
+  return call(Route(-100, real, last));
+}
 
 // ---- Between the files of the shim ----
 void to_stat(const struct ::statx& from, struct stat* to);

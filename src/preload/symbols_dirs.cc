@@ -48,6 +48,7 @@ void* fb_opendir(const char* path) {
   if (!route.served()) return next_pointer<"opendir", void*>(route.path);
   const int fd = ::open64(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return nullptr;
+  if (!is_served(fd)) return next_pointer<"fdopendir", void*>(fd);  // a link led out
   void* const listing = list(fd);
   if (!listing) ::close(fd);
   return listing;

@@ -56,14 +56,16 @@ int open_served(const Route& route, int base, const char* path, int flags, mode_
 }
 
 int open_at(int base, const char* path, int flags, mode_t mode) {
-  const Route route(base, path, !(flags & O_NOFOLLOW));
-  if (!route.served() && base == AT_FDCWD)
-    return fresh(next<"open64", int>(route.path, flags, mode));
-  if (!route.served())
-    return fresh(next<"openat64", int>(route.directory, route.path, flags, mode));
-  const int fd = open_served(route, base, path, flags, mode);
-  if (fd >= 0 && fd <= 2) standard_stream_changed(fd);
-  return fd;
+  const bool last = !(flags & O_NOFOLLOW) && (flags & (O_CREAT | O_EXCL)) != (O_CREAT | O_EXCL);
+  return follow(base, path, last, [&](const Route& route) {
+    if (!route.served() && route.directory == AT_FDCWD)
+      return fresh(next<"open64", int>(route.path, flags, mode));
+    if (!route.served())
+      return fresh(next<"openat64", int>(route.directory, route.path, flags, mode));
+    const int fd = open_served(route, base, path, flags, mode);
+    if (fd >= 0 && fd <= 2) standard_stream_changed(fd);
+    return fd;
+  });
 }
 
 // The client's own descriptors go where no program looks for a free one.

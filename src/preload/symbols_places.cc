@@ -11,8 +11,9 @@ using namespace forebay::preload;
 
 namespace {
 
-// As realpath(3), link by link. `to` and the result have PATH_MAX bytes.
-char* resolve(const char* path, char* to) {
+// As realpath(3), link by link; what the last one leads to may be missing. `to` and the result have
+// PATH_MAX bytes.
+char* resolve(const char* path, char* to, bool missing = false) {
   char left[PATH_MAX], text[PATH_MAX];
   size_t size = 0;
   if (path[0] == '\0') return errno = ENOENT, nullptr;
@@ -42,6 +43,7 @@ char* resolve(const char* path, char* to) {
     struct stat64 found;
     if (::lstat64(to, &found) != 0) {
       if (errno == ENOENT && leads_to_served(to)) continue;  // the kernel may not have it
+      if (errno == ENOENT && missing && !*at) return to;
       return nullptr;
     }
     if (!S_ISLNK(found.st_mode)) {
@@ -67,12 +69,29 @@ char* resolve(const char* path, char* to) {
 
 namespace forebay::preload {
 
-bool physical(int base, const char* path, char* to) {
+bool physical(int base, const char* path, char* to, bool missing) {
   char folder[PATH_MAX], whole[2 * PATH_MAX];
-  if (path[0] == '/' || base == AT_FDCWD) return resolve(path, to) != nullptr;
+  if (path[0] == '/' || base == AT_FDCWD) return resolve(path, to, missing) != nullptr;
   if (!is_served(base) || ask(&Served::shown, base, folder, sizeof folder) != 0) return false;
   ::snprintf(whole, sizeof whole, "%s/%s", folder, path);
-  return resolve(whole, to) != nullptr;
+  return resolve(whole, to, missing) != nullptr;
+}
+
+bool physical_place(int base, const char* path, bool follow, char* to) {
+  if (follow) return physical(base, path, to, true);
+  char above[PATH_MAX];
+  size_t size = ::strlen(path);
+  if (size >= sizeof above) return errno = ENAMETOOLONG, false;
+  ::memcpy(above, path, size + 1);
+  while (size > 1 && above[size - 1] == '/') above[--size] = '\0';
+  char* const slash = ::strrchr(above, '/');
+  const char* const name = slash ? path + (slash - above) + 1 : path;
+  if (slash) slash[slash == above ? 1 : 0] = '\0';
+  if (!physical(base, slash ? above : ".", to)) return false;
+  const size_t had = ::strlen(to);
+  if (had + ::strlen(name) + 2 > PATH_MAX) return errno = ENAMETOOLONG, false;
+  ::sprintf(to + (had == 1 ? 0 : had), "/%s", name);
+  return true;
 }
 
 }  // namespace forebay::preload

@@ -99,10 +99,11 @@ int run_served(const Route& route, const char* path, char* const* words, char* c
 }
 
 int run(const char* path, char* const* words, char* const* environment) {
-  const Route route(AT_FDCWD, path);
-  if (route.served()) return run_served(route, path, words, environment);
-  before_exec();
-  return next<"execve", int>(route.path, words, environment);
+  return follow(AT_FDCWD, path, true, [&](const Route& route) {
+    if (route.served()) return run_served(route, path, words, environment);
+    before_exec();
+    return next<"execve", int>(route.path, words, environment);
+  });
 }
 
 // The words of execl(3), from its second on, and perhaps an environment after them.
@@ -258,6 +259,10 @@ int fb_posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_
   const Route route(AT_FDCWD, path);
   if (!route.served())
     return next<"posix_spawn", int>(pid, route.path, actions, attributes, words, environment);
+  char real[PATH_MAX];
+  if (physical(AT_FDCWD, path, real) && !Route(AT_FDCWD, real).served())
+    return next<"posix_spawn", int>(pid, static_cast<const char*>(real), actions, attributes, words,
+                                    environment);
   if (ask(&Served::access, route.target, X_OK, true) != 0) return errno;
   const int fd = ask(&Served::copy, route.target);
   if (fd < 0) return errno == EISDIR ? EACCES : errno;

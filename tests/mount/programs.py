@@ -162,6 +162,14 @@ class Programs:
         self.both(f"{PYTHON} {script} spawn")
         self.same_trees()
 
+    def test_virtual_environment(self):  # links with whole paths, out of the folder
+        if subprocess.run([PYTHON, "-c", "import venv"], capture_output=True).returncode != 0:
+            self.skipTest("not installed: venv")
+        self.both(f"{PYTHON} -m venv --without-pip env && readlink env/bin/python3 && ls env/bin &&"
+                  " echo 'import sys; print(sys.prefix != sys.base_prefix)' > env/script.py &&"
+                  " echo 'word = 5' > $(echo env/lib/python3*/site-packages)/module.py &&"
+                  " env/bin/python env/script.py && env/bin/python -c 'import module; print(module.word)'")
+
     def test_numpy(self):
         if subprocess.run([PYTHON, "-c", "import numpy"], capture_output=True).returncode != 0:
             self.skipTest("not installed: python3-numpy")

@@ -382,6 +382,61 @@ static int walked(int flags) {
   return fd;
 }
 
+// Links with whole paths in them: into the folder itself, and out of it.
+static void links(void) {
+  char text[5000];
+  mkdir("away", 0755);
+  put("away/f", "inside");
+  snprintf(text, sizeof text, "%s/away", top);
+  GOT(symlink(text, "to"));
+  GOT(symlink("/etc", "out"));
+  GOT(symlink("/etc/passwd", "file"));
+  GOT(symlink("/nothing/here", "dangling"));
+  GOT(symlink("/bin/sh", "sh"));
+  SHOWN(content("to/f"));
+  put("to/g", "made");
+  SHOWN(content("away/g"));
+  GOT(rename("to/g", "to/h"));
+  GOT(unlink("to/h"));
+  GOT(mkdir("to/d", 0755));
+  GOT(rmdir("away/d"));
+  GOT(strcmp(content("out/passwd"), content("/etc/passwd")));
+  GOT(strcmp(content("file"), content("/etc/passwd")));
+  SHOWN(content("dangling"));
+  GOT(open("dangling", O_CREAT | O_EXCL | O_RDWR, 0600));
+  GOT(open("file", O_RDONLY | O_NOFOLLOW));
+  struct stat here, there;
+  GOT(stat("file", &here));
+  GOT(stat("/etc/passwd", &there));
+  GOT(here.st_ino == there.st_ino);
+  GOT(lstat("file", &here));
+  GOT(S_ISLNK(here.st_mode));
+  GOT(lstat("out/passwd", &here));
+  GOT(here.st_ino == there.st_ino);
+  GOT(stat("out/missing", &here));
+  GOT(access("out/passwd", R_OK));
+  GOT(access("dangling", F_OK));
+  SHOWN(realpath("out/passwd", NULL));
+  SHOWN(realpath("to/f", NULL));
+  DIR* const directory = opendir("out");
+  GOT(directory != NULL);
+  if (directory) closedir(directory);
+  GOT(chdir("out"));
+  SHOWN(getcwd(text, sizeof text));
+  GOT(chdir(top));
+  GOT(chdir("to"));
+  SHOWN(getcwd(text, sizeof text));
+  GOT(chdir(".."));
+  SHOWN(getcwd(text, sizeof text));
+  GOT(system("./sh -c 'exit 5'") / 256);
+  char* const words[] = {"sh", "-c", "exit 4", NULL};
+  pid_t pid = 0;
+  int status = 0;
+  GOT(posix_spawn(&pid, "./sh", NULL, NULL, words, environ));
+  waitpid(pid, &status, 0);
+  GOT(WEXITSTATUS(status));
+}
+
 static void names(void) {
   put("walked", "found");
   for (int i = 0; i < 2; ++i) {
@@ -659,10 +714,11 @@ static void rest(void) {
 int main(int count, char** words) {
   if (count < 2 || chdir(words[1]) != 0 || !realpath(words[1], top)) return 1;
   umask(022);
-  const char* only = count > 2 ? words[2] : "dsfnwpr";
+  const char* only = count > 2 ? words[2] : "dsflnwpr";
   if (strchr(only, 'd')) descriptors();
   if (strchr(only, 's')) stdio();
   if (strchr(only, 'f')) folders();
+  if (strchr(only, 'l')) links();
   if (strchr(only, 'n')) names();
   if (strchr(only, 'w')) whole();
   if (strchr(only, 'p')) processes();

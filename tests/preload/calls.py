@@ -3,6 +3,7 @@
 
 import difflib
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -38,8 +39,11 @@ int main(int count, char** words) {
 """
 
 
-class Calls(rig.PreloadCase):
-    """calls.c has a letter for each kind of call."""
+SEED = int(os.environ.get("FOREBAY_SEED", random.randrange(1 << 20)))
+
+
+class Compiled(rig.PreloadCase):
+    """Programs of our own."""
 
     def compile(self, *words, **more):
         compiler = shutil.which("gcc")
@@ -51,9 +55,13 @@ class Calls(rig.PreloadCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return program
 
+
+class Calls(Compiled):
+    """calls.c has a letter for each kind of call."""
+
     def compare(self, *options):
         program = self.compile(*options, os.path.join(rig.HERE, "calls.c"))
-        for kind in "dsfnwpr":
+        for kind in "dsflnwpr":
             ours = self.served(program, self.view, kind, timeout=rig.SOON)
             theirs = subprocess.run([program, self.plain, kind], env=self.env, capture_output=True,
                                     timeout=rig.SOON)
@@ -78,5 +86,15 @@ class Calls(rig.PreloadCase):
         self.assertEqual(len(done.stderr.splitlines()), 5, done)
 
 
+class Races(Compiled):
+    """Threads, children and signals at once (races.c)."""
+
+    def test_races(self):
+        program = self.compile(os.path.join(rig.HERE, "races.c"))
+        done = self.served(program, self.view, str(SEED), "5", timeout=2 * rig.SOON)
+        self.assertEqual((done.returncode, done.stderr), (0, b""), f"seed {SEED}: {done}")
+
+
 if __name__ == "__main__":
+    print(f"seed {SEED}", file=sys.stderr)
     rig.main()
