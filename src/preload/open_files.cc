@@ -77,6 +77,20 @@ long futex(std::atomic<uint32_t>& word, int op, uint32_t value, const timespec* 
   return ::syscall(SYS_futex, &word, op, value, timeout, nullptr, 0);
 }
 
+// Has the thread ended? One that nobody has waited for yet is still there by its number; and its
+// parent may be the very one that asks.
+bool has_ended(uint32_t thread) {
+  if (::kill(static_cast<pid_t>(thread), 0) != 0) return errno == ESRCH;
+  char text[512];
+  const Fd file(::open(fmt::format("/proc/{}/stat", thread).c_str(), O_RDONLY | O_CLOEXEC));
+  const ssize_t size = file ? ::read(file.get(), text, sizeof text - 1) : -1;
+  if (size <= 0) return false;
+  text[size] = '\0';
+  const char* const name_end = std::strrchr(text, ')');
+  return name_end &&
+         (std::strncmp(name_end, ") Z", 3) == 0 || std::strncmp(name_end, ") X", 3) == 0);
+}
+
 // False: it is being closed.
 bool begin_use(OpenFile& file) {
   uint32_t uses = file.uses.load();
@@ -108,8 +122,8 @@ FileUse::~FileUse() {
   if (file_) OpenFiles::get().drop(*file_);
 }
 
-// A process that dies in the middle leaves it locked: whoever waits takes it from a thread that is
-// no more.
+// A process that is killed in the middle leaves it locked: whoever waits takes it from a thread
+// that has ended.
 OffsetLock::OffsetLock(Placeholder& shared) : shared_(shared) {
   const auto self = static_cast<uint32_t>(::syscall(SYS_gettid));
   uint32_t owner = 0;
@@ -120,8 +134,8 @@ OffsetLock::OffsetLock(Placeholder& shared) : shared_(shared) {
     if (shared_.owner.compare_exchange_strong(owner, self)) break;
     const timespec soon = {0, 50'000'000};
     futex(shared_.owner, FUTEX_WAIT, owner, &soon);
-    if (shared_.owner.load() == owner && ::kill(static_cast<pid_t>(owner), 0) != 0 &&
-        errno == ESRCH && shared_.owner.compare_exchange_strong(owner, self))
+    if (owner != 0 && shared_.owner.load() == owner && has_ended(owner) &&
+        shared_.owner.compare_exchange_strong(owner, self))
       break;
   }
   shared_.waiters.fetch_sub(1);
@@ -188,6 +202,9 @@ bool OpenFiles::adopt(int fd) {
     ::munmap(shared, kPlaceholderSize);
     return false;
   }
+  // Another thread of this process became this program while its first one had the offset.
+  uint32_t self = static_cast<uint32_t>(::getpid());
+  shared->owner.compare_exchange_strong(self, 0);
   shared->users.fetch_add(1);
   OpenFile* const file = take();
   file->shared = shared;

@@ -74,8 +74,11 @@ __attribute__((constructor)) void begin(int, char**, char** environment) {
   const int kept = errno;
   (void)served_cwd();  // learned now, while there is one thread
   keep_streams_over_fork();
-  // A child of a thread that was loading when another forked loads for itself.
-  ::pthread_atfork(nullptr, nullptr, [] { ::pthread_mutex_init(&g_loading, nullptr); });
+  ::pthread_atfork(nullptr, nullptr, [] {
+    // A child that was forked while another thread was loading loads for itself.
+    ::pthread_mutex_init(&g_loading, nullptr);
+    drop_parents_connections();
+  });
   adopt_inherited();
   for (int fd = 0; fd <= 2; ++fd)
     if (is_served(fd)) standard_stream_changed(fd);

@@ -162,6 +162,7 @@ void flush_streams();
 void keep_streams_over_fork();
 int* stream_orientation(FILE* file);  // of a stream of ours, else null
 int close_served(int fd);
+void drop_parents_connections();
 void adopt_if_placeholder(int fd);  // it came from another process: is it an open file of ours?
 int fresh(int fd);  // the kernel has just made it: what we knew of the number is no more
 

@@ -82,6 +82,17 @@ int move_away(int fd) {
   return own;
 }
 
+// The client's connections. More than so many at once it does not have.
+std::atomic<int> g_connections[16];
+
+void remember_connection(int fd) {
+  for (auto& one : g_connections) {
+    int known = one.load();
+    if (known != fd && known != 0 && slots[known].load() == kOwn) continue;
+    if (one.compare_exchange_strong(known, fd)) return;
+  }
+}
+
 // `copy` is a new descriptor of what `fd` is.
 int duplicated(int fd, int copy) {
   if (copy < 0) return copy;
@@ -133,6 +144,23 @@ int control(int fd, int command, void* argument) {
 }
 
 }  // namespace
+
+namespace forebay::preload {
+
+// In a child: a connection is its parent's, and must end when that one does, so that the server
+// hears of it and frees its locks. The number stays taken: the client closes it one day.
+void drop_parents_connections() {
+  int null = -1;
+  for (auto& one : g_connections) {
+    const int fd = one.exchange(0);
+    if (fd == 0 || slots[fd].load() != kOwn) continue;
+    if (null < 0) null = next<"open64", int>("/dev/null", O_RDWR | O_CLOEXEC, 0);
+    if (null >= 0) next<"dup3", int>(null, fd, O_CLOEXEC);
+  }
+  if (null >= 0) next<"close", int>(null);
+}
+
+}  // namespace forebay::preload
 
 extern "C" {
 
@@ -284,7 +312,9 @@ FOREBAY_EXPORT(lockf64, fb_lockf);
 // ---- Descriptors that the client makes for itself ----
 
 int fb_socket(int domain, int type, int protocol) {
-  return move_away(next<"socket", int>(domain, type, protocol));
+  const int fd = move_away(next<"socket", int>(domain, type, protocol));
+  if (inside != 0 && fd >= 0) remember_connection(fd);
+  return fd;
 }
 int fb_epoll_create1(int flags) {
   return move_away(next<"epoll_create1", int>(flags));
