@@ -11,6 +11,7 @@ import rig
 
 SOURCES = os.path.join(rig.HERE, "../../src/core")
 PYTHON = "/usr/bin/python3"
+CALLS = os.path.join(rig.HERE, "../preload/calls.c")
 
 SQLITE = r"""
 import sqlite3, multiprocessing, sys
@@ -161,6 +162,21 @@ class Programs:
         self.both(f"{PYTHON} {script} fork")
         self.both(f"{PYTHON} {script} spawn")
         self.same_trees()
+
+    @needs("gcc")
+    def test_calls_of_libc(self):
+        program = self.path("calls")
+        subprocess.run(["gcc", "-O1", "-w", "-std=gnu2x", "-o", program, CALLS], check=True, timeout=200,
+                       capture_output=True)
+        lines = []
+        for folder in (self.view, self.plain):
+            place = os.path.join(folder, "1234567"[len(os.path.basename(folder)) - 1:])  # as long as the other
+            os.mkdir(place)
+            done = subprocess.run([program, place], capture_output=True, timeout=200)
+            self.assertEqual((done.returncode, done.stderr), (0, b""), folder)
+            lines.append(done.stdout.decode().splitlines())
+        self.assertEqual([], [pair for pair in zip(*lines) if pair[0] != pair[1]])
+        self.assertEqual(len(lines[0]), len(lines[1]))
 
     def test_virtual_environment(self):  # links with whole paths, out of the folder
         if subprocess.run([PYTHON, "-c", "import venv"], capture_output=True).returncode != 0:

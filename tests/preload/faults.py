@@ -150,6 +150,8 @@ class Refusals(rig.PreloadCase):
         self.assertEqual((done.returncode, done.stdout), (0, b"0\n"), done)
         self.assertEqual(done.stderr, b"write: Bad file descriptor, open: refused\n")
         self.bad_doctor(program, "static")
+        done = self.served(program)
+        self.assertIn(b"runs, and is not served: ", done.stderr)
 
     def test_set_uid_program(self):
         program = self.path("cat")
