@@ -1,9 +1,11 @@
 // Names: made, removed, renamed, linked, read.
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/syscall.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "preload/shim.h"
@@ -168,6 +170,18 @@ int fb_mkfifo(const char* path, mode_t mode) {
   return fb_mkfifoat(AT_FDCWD, path, mode);
 }
 
+int fb_bind(int fd, const sockaddr* address, socklen_t size) {
+  constexpr size_t kFront = offsetof(sockaddr_un, sun_path);
+  if (!active() || !address || size <= kFront || address->sa_family != AF_UNIX)
+    return next<"bind", int>(fd, address, size);
+  char path[sizeof(sockaddr_un) + 1] = {};
+  const size_t length = size < sizeof(sockaddr_un) ? size : sizeof(sockaddr_un);
+  ::memcpy(path, reinterpret_cast<const char*>(address) + kFront, length - kFront);
+  if (!Route(AT_FDCWD, path, false).served()) return next<"bind", int>(fd, address, size);
+  return refuse("bind", "a served folder has regular files, folders and links only", EPERM);
+}
+
+FOREBAY_EXPORT(bind, fb_bind);
 FOREBAY_EXPORT(mkdir, fb_mkdir);
 FOREBAY_EXPORT(mkdirat, fb_mkdirat);
 FOREBAY_EXPORT(mknod, fb_mknod);

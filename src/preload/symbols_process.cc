@@ -1,9 +1,11 @@
 // Processes: programs that are started, and how this one ends.
+#include <pthread.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -349,16 +351,54 @@ FOREBAY_EXPORT(_Exit, fb__exit);
 
 // ---- Libraries ----
 
-// The name to load it by: a copy in memory of a served one, which stays open.
+// Copies of served libraries, which stay open: the loader knows a library by the file that it is,
+// and one that is loaded twice must be the same one. A change makes it another.
+struct LibraryCopy {
+  uint64_t file = 0, size = 0;
+  uint32_t device = 0;
+  statx_timestamp modified = {}, changed = {};
+  int fd = -1;
+
+  bool is(const struct statx& st) const {
+    return fd >= 0 && file == st.stx_ino && device == st.stx_dev_minor && size == st.stx_size &&
+           ::memcmp(&modified, &st.stx_mtime, sizeof modified) == 0 &&
+           ::memcmp(&changed, &st.stx_ctime, sizeof changed) == 0;
+  }
+};
+static LibraryCopy g_copies[256];
+static pthread_mutex_t g_copies_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static int copy_of(const Target& library) {
+  struct statx st;
+  if (ask(&Served::status, library, &st) != 0) return -1;
+  ::pthread_mutex_lock(&g_copies_mutex);
+  int fd = -1;
+  for (const LibraryCopy& one : g_copies)
+    if (one.is(st)) fd = one.fd;
+  if (fd < 0) {
+    fd = ask(&Served::copy, library);
+    for (LibraryCopy& one : g_copies) {
+      if (fd < 0 || one.fd >= 0) continue;
+      one = {st.stx_ino, st.stx_size, st.stx_dev_minor, st.stx_mtime, st.stx_ctime, fd};
+      break;
+    }
+  }
+  ::pthread_mutex_unlock(&g_copies_mutex);
+  return fd;
+}
+
+// The name to load it by.
 __attribute__((noinline)) static const char* loadable(const char* path) {
   if (!path || !::strchr(path, '/') || inside != 0) return path;
-  const Route route(AT_FDCWD, path);
-  if (!route.served()) return path;
-  const int fd = ask(&Served::copy, route.target);
-  static thread_local char copy[64];
-  if (fd < 0) return path;
-  ::snprintf(copy, sizeof copy, "/proc/self/fd/%d", fd);
-  return copy;
+  static thread_local char name[PATH_MAX];
+  const int fd = follow(AT_FDCWD, path, true, [&](const Route& route) {
+    if (route.served()) return copy_of(route.target);
+    ::snprintf(name, sizeof name, "%s", route.path);
+    return -2;
+  });
+  if (fd == -1) return path;
+  if (fd >= 0) ::snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+  return name;
 }
 
 // libc looks at who calls it (RUNPATH), so the last step must be a jump.

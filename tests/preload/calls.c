@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <aio.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -694,7 +695,25 @@ static void processes(void) {
   close(fd);
 }
 
+// The same library twice is the same one.
+static void libraries(void) {
+  put("lib.c", "int count; int next(void) { return ++count; }\n");
+  GOT(system("cc -shared -fPIC -o lib.so lib.c"));
+  char path[5000];
+  snprintf(path, sizeof path, "%s/lib.so", top);
+  void* const one = dlopen("./lib.so", RTLD_NOW);
+  void* const two = dlopen(path, RTLD_NOW);
+  GOT(one != NULL && one == two);
+  GOT(dlopen("./missing.so", RTLD_NOW) != NULL);
+  if (!one || !two) return;
+  GOT(((int (*)(void))dlsym(one, "next"))());
+  GOT(((int (*)(void))dlsym(two, "next"))());
+  GOT(dlclose(one));
+  GOT(dlclose(two));
+}
+
 static void rest(void) {
+  libraries();
   put("aio", "0123456789");
   int fd = open("aio", O_RDWR);
   char text[20] = "";

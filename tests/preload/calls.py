@@ -20,6 +20,8 @@ REFUSED = r"""
 #include <stdio.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <wordexp.h>
 static int each(const char* path, const struct stat* st, int kind, struct FTW* at) { return 0; }
 int main(int count, char** words) {
@@ -32,6 +34,10 @@ int main(int count, char** words) {
   printf("wordexp %s\n", wordexp(pattern, &found, 0) == 0 ? "done" : strerrorname_np(errno));
   printf("inotify %s\n", inotify_add_watch(inotify_init(), words[1], IN_CREATE) > 0
                              ? "done" : strerrorname_np(errno));
+  struct sockaddr_un name = {AF_UNIX};
+  snprintf(name.sun_path, sizeof name.sun_path, "%s/s", words[1]);
+  printf("bind %s\n", bind(socket(AF_UNIX, SOCK_STREAM, 0), (struct sockaddr*)&name, sizeof name) == 0
+                          ? "done" : strerrorname_np(errno));
   FILE* const file = fopen("/dev/null", "r");
   printf("freopen %s\n", freopen(words[1], "r", file) ? "done" : strerrorname_np(errno));
   return 0;
@@ -82,8 +88,8 @@ class Calls(Compiled):
         done = self.served(program, self.view)
         self.assertEqual(dict(line.split() for line in done.stdout.decode().splitlines()), {
             "nftw": "EOPNOTSUPP", "fts": "EOPNOTSUPP", "wordexp": "EOPNOTSUPP", "inotify": "ENOSPC",
-            "freopen": "EOPNOTSUPP"}, done)
-        self.assertEqual(len(done.stderr.splitlines()), 5, done)
+            "bind": "EPERM", "freopen": "EOPNOTSUPP"}, done)
+        self.assertEqual(len(done.stderr.splitlines()), 6, done)
 
 
 class Races(Compiled):
