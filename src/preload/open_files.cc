@@ -20,6 +20,11 @@ Slot& slot(int fd) {
   return Connection::get().shim().slots[fd];
 }
 
+void put_slot(int fd, OpenFile* file) {
+  const Shim& shim = Connection::get().shim();
+  set_slot(shim.slots, *shim.slots_end, fd, file);
+}
+
 std::string proc_name(int fd) {
   return fmt::format("/proc/self/fd/{}", fd);
 }
@@ -177,7 +182,7 @@ Result<int> OpenFiles::add(New&& made) {
     file->caller = std::move(made.caller);
     file->locked = false;
     file->uses.store(1);
-    slot(placeholder->fd).store(file, std::memory_order_release);
+    put_slot(placeholder->fd, file);
   }
   Connection::get().counts().opened.fetch_add(1, std::memory_order_relaxed);
   return placeholder->fd;
@@ -194,7 +199,7 @@ bool OpenFiles::adopt(int fd) {
   for (OpenFile* const file : open_) {
     if (file->shared->id != shared->id || !begin_use(*file)) continue;
     ::munmap(shared, kPlaceholderSize);  // another descriptor of the same description
-    slot(fd).store(file, std::memory_order_release);
+    put_slot(fd, file);
     return true;
   }
   if (shared->magic != kPlaceholderMagic || shared->handle_size > sizeof shared->handle ||
@@ -219,7 +224,7 @@ bool OpenFiles::adopt(int fd) {
   }
   file->locked = false;
   file->uses.store(1);
-  slot(fd).store(file, std::memory_order_release);
+  put_slot(fd, file);
   return true;
 }
 
@@ -228,7 +233,7 @@ void OpenFiles::duplicated(int fd, int copy) {
   const FileUse use(fd);
   if (!use) return;
   use->uses.fetch_add(1);
-  slot(copy).store(&*use, std::memory_order_release);
+  put_slot(copy, &*use);
 }
 
 void OpenFiles::drop(OpenFile& file) {

@@ -12,6 +12,7 @@
 namespace forebay::preload {
 
 Slot slots[kMostDescriptors];
+std::atomic<int> slots_end{0};
 thread_local int inside = 0;
 thread_local int following = 0;
 
@@ -43,7 +44,8 @@ const Served* load() {
     say(line);
     return nullptr;
   }
-  static const Shim shim = {slots, &say, [] { g_refusals.fetch_add(1); }, &place_inside};
+  static const Shim shim = {slots, &slots_end, &say, [] { g_refusals.fetch_add(1); },
+                            &place_inside};
   return reinterpret_cast<decltype(&forebay_served)>(entry)(&shim);
 }
 
@@ -103,7 +105,7 @@ void adopt_if_placeholder(int fd) {
   const long size = ::syscall(SYS_readlink, path, link, sizeof link);
   constexpr size_t kSize = sizeof kPlaceholderLink - 1;
   if (size < static_cast<long>(kSize) || ::memcmp(link, kPlaceholderLink, kSize) != 0) return;
-  slots[fd].store(kInherited);
+  set_slot(slots, slots_end, fd, kInherited);
 }
 
 bool begun() {

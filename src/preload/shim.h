@@ -16,6 +16,7 @@
 namespace forebay::preload {
 
 extern Slot slots[kMostDescriptors];
+extern std::atomic<int> slots_end;
 
 // While a function of the other library runs, its calls are its own.
 extern thread_local int inside __attribute__((tls_model("initial-exec")));

@@ -78,7 +78,7 @@ int move_away(int fd) {
   int own = next<"fcntl64", int>(fd, F_DUPFD_CLOEXEC, high);
   if (own < 0) own = fd;
   if (own != fd) next<"close", int>(fd);
-  if (own < kMostDescriptors) slots[own].store(kOwn);
+  if (own < kMostDescriptors) set_slot(slots, slots_end, own, kOwn);
   return own;
 }
 
@@ -230,9 +230,9 @@ int fb_close_range(unsigned first, unsigned last, int flags) {
   constexpr int kCloexec = 1 << 2;
   if (!active() || (flags & kCloexec) || first > last)
     return next<"close_range", int>(first, last, flags);
-  const unsigned end = last < kMostDescriptors ? last : unsigned{kMostDescriptors} - 1;
+  const auto end = static_cast<unsigned>(slots_end.load());
   unsigned from = first;
-  for (unsigned fd = first; fd <= end; ++fd) {
+  for (unsigned fd = first; fd < end && fd <= last; ++fd) {
     void* const what = slots[fd].load(std::memory_order_relaxed);
     if (!what) continue;
     if (fd > from) next<"close_range", int>(from, fd - 1, flags);

@@ -75,7 +75,7 @@ class Programs(mount.Programs, rig.PreloadCase):
         done = self.served(
             "fio", "--name=v", "--ioengine=psync", "--rw=randwrite", "--bsrange=4k-64k", "--size=4m",
             "--verify=crc32c", "--do_verify=1", "--verify_fatal=1", "--minimal", "--thread",
-            "--numjobs=4", f"--directory={self.view}")
+            "--numjobs=4", f"--directory={self.view}", cwd=self.temp)
         self.assertEqual(done.returncode, 0, f"{done.stderr[-500:]} {done.stdout[-300:]}")
 
     def test_redirections(self):
