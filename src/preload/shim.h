@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 
 #include <type_traits>
@@ -18,13 +19,21 @@ namespace forebay::preload {
 extern Slot slots[kMostDescriptors];
 extern std::atomic<int> slots_end;
 
-// While a function of the other library runs, its calls are its own.
+// While a function of the other library runs, its calls are its own; and the thread is not
+// cancelled in the middle of them.
 extern thread_local int inside __attribute__((tls_model("initial-exec")));
 class Inside {
  public:
-  Inside() { ++inside; }
-  ~Inside() { --inside; }
+  Inside() {
+    if (inside++ == 0) ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_);
+  }
+  ~Inside() {
+    if (--inside == 0) ::pthread_setcancelstate(cancel_, nullptr);
+  }
   Inside(const Inside&) = delete;
+
+ private:
+  int cancel_ = PTHREAD_CANCEL_ENABLE;
 };
 
 // An open file of ours? One load.

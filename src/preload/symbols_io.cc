@@ -24,6 +24,7 @@ ssize_t move(int fd, bool write, const iovec* pieces, int count, At at, int flag
   constexpr int kKnown = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND;
   if (flags & ~kKnown) return errno = EOPNOTSUPP, -1;
   if (flags & RWF_NOWAIT) return errno = EOPNOTSUPP, -1;
+  ::pthread_testcancel();
   return ask(&Served::move,
              Transfer{fd, write, pieces, count, at.offset, at.placed, (flags & RWF_APPEND) != 0,
                       (flags & (RWF_DSYNC | RWF_SYNC)) != 0});

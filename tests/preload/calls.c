@@ -9,6 +9,7 @@
 #include <glob.h>
 #include <linux/fs.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -712,8 +713,31 @@ static void libraries(void) {
   GOT(dlclose(two));
 }
 
+static void* read_for_good(void* fd) {
+  char byte;
+  while (pread(*(int*)fd, &byte, 1, 0) == 1) {
+  }
+  return NULL;
+}
+static void cancelled(void) {
+  put("cancel", "x");
+  int fd = open("cancel", O_RDWR);
+  for (int i = 0; i < 5; ++i) {
+    pthread_t thread;
+    void* result = NULL;
+    GOT(pthread_create(&thread, NULL, read_for_good, &fd));
+    usleep(20000);
+    GOT(pthread_cancel(thread));
+    GOT(pthread_join(thread, &result));
+    GOT(result == PTHREAD_CANCELED);
+  }
+  SHOWN(content("cancel"));
+  close(fd);
+}
+
 static void rest(void) {
   libraries();
+  cancelled();
   put("aio", "0123456789");
   int fd = open("aio", O_RDWR);
   char text[20] = "";
