@@ -190,15 +190,24 @@ bool starts_as_prefix(const char* path) {
   return false;
 }
 
-// From a folder of the kernel's, which is above a prefix: its path.
-bool leads_from(int base, const char* path, char* folder) {
-  if (!starts_as_prefix(path)) return false;
+// Can a whole path lead to something of ours? Most cannot, as their text shows.
+bool may_lead(const char* path) {
+  const size_t size = ::strlen(path);
+  if (::strncmp(path, "/dev/", 5) == 0 || ::strncmp(path, "/proc/", 6) == 0) return true;
+  if (::strstr(path, "..") || ::strstr(path, "//") || ::strstr(path, "/./")) return true;
+  if (size >= 2 && path[size - 2] == '/' && path[size - 1] == '.') return true;
+  for (int i = 0; i < settings().count; ++i)
+    if (below(path, settings().prefixes[i].path)) return true;
+  return false;
+}
+
+// The path of a folder of the kernel's, and whether it is above a prefix.
+bool leads_from(int base, char* folder) {
   char name[64];
   ::snprintf(name, sizeof name, "/proc/self/fd/%d", base);
   const long size = ::syscall(SYS_readlink, name, folder, PATH_MAX - 1);
-  if (size <= 0 || folder[0] != '/') return false;
-  folder[size] = '\0';
-  return path[0] == '.' || leads_to_served(folder);
+  folder[size > 0 ? size : 0] = '\0';
+  return folder[0] == '/' && leads_to_served(folder);
 }
 
 bool ends_as_directory(const char* path) {
@@ -243,48 +252,71 @@ bool place_inside(const char* path, char* to) {
 
 Route::Route(int base, const char* given, bool follow) : path(given), directory(base) {
   if (!given || inside != 0 || !active() || given[0] == '\0') return;
-  char folder[PATH_MAX], open_as[PATH_MAX];
-  // Of ours the kernel would open the placeholder.
-  if (given[0] == '/' && follow && (given[1] == 'd' || given[1] == 'p')) {
-    const int fd = named_descriptor(given);
-    if (fd >= 0 && is_served(fd) && ask(&Served::shown, fd, open_as, sizeof open_as) == 0)
-      given = open_as;
-  }
-  const bool up = ::strstr(given, "..") != nullptr;
-  const char* start = nullptr;
-  bool from_ours = false;
-  if (given[0] != '/') {
-    if (base == AT_FDCWD) {
-      from_ours = cwd().ours;
-      if (!cwd().known || (!cwd().ours && !cwd().leads && !up)) return;
-      start = cwd().path;
-    } else {
-      from_ours = is_served(base);
-      if (from_ours ? ask(&Served::shown, base, folder, sizeof folder) != 0
-                    : !leads_from(base, given, folder))
-        return;
-      start = folder;
+  if (given[0] == '/') {
+    if (!may_lead(given)) return;
+    // Of ours the kernel would open the placeholder.
+    const int fd = follow ? named_descriptor(given) : -1;
+    if (fd >= 0 && is_served(fd)) {
+      look_as(fd);
+      return;
     }
-  }
-  // With ".." as it is, the export goes up by itself, after links.
-  if (!tidy(start, given, true, shown) || !tidy(start, given, false, within)) return;
-  char soft[PATH_MAX];
-  ::strcpy(soft, within);
-  bool through = from_ours;
-  for (int i = 0; i < settings().count; ++i) {
-    const Prefix& prefix = settings().prefixes[i];
-    const char* const exact = below(soft, prefix.path);
-    through = through || exact;
-    const char* const rest = below(shown, prefix.path);
-    if (!rest) continue;
-    if (!fill(prefix, exact ? exact : rest, ends_as_directory(given), within)) return;
-    to = To::served;
-    target = {-1, within, shown, follow};
+  } else if (base == AT_FDCWD) {
+    if (!cwd().known || (!cwd().ours && !cwd().leads && !::strstr(given, ".."))) return;
+  } else if (!is_served(base) && !starts_as_prefix(given)) {
     return;
   }
-  if (!through) return;
-  path = shown;
-  directory = AT_FDCWD;
+  look(base, given, follow);
+}
+
+Route::~Route() {
+  if (shown) ::free(shown);
+}
+
+// What a descriptor of ours was opened by.
+__attribute__((noinline)) void Route::look_as(int fd) {
+  char name[PATH_MAX];
+  if (ask(&Served::shown, fd, name, sizeof name) == 0) look(AT_FDCWD, name, true);
+}
+
+__attribute__((noinline)) void Route::look(int base, const char* given, bool follow) {
+  char folder[PATH_MAX], whole[PATH_MAX];
+  const char* start = nullptr;
+  bool from_ours = false;
+  if (given[0] != '/' && base == AT_FDCWD) {
+    from_ours = cwd().ours;
+    start = cwd().path;
+  } else if (given[0] != '/') {
+    from_ours = is_served(base);
+    if (from_ours ? ask(&Served::shown, base, folder, sizeof folder) != 0
+                  : !leads_from(base, folder) && (given[0] != '.' || folder[0] != '/'))
+      return;
+    start = folder;
+  }
+  // With ".." as it is, the export goes up by itself, after links.
+  if (!tidy(start, given, false, whole)) return;
+  unsigned exact = 0;
+  static_assert(kMostPrefixes <= 32);
+  for (int i = 0; i < settings().count; ++i)
+    if (below(whole, settings().prefixes[i].path)) exact |= 1u << i;
+  if (!tidy(start, given, true, whole)) return;
+  int found = 0;
+  while (found < settings().count && !below(whole, settings().prefixes[found].path)) ++found;
+  const bool ours = found < settings().count;
+  if (!ours && !from_ours && exact == 0) return;
+  shown = static_cast<char*>(::malloc(2 * PATH_MAX));
+  if (!shown) return;
+  ::strcpy(shown, whole);
+  if (!ours) {
+    path = shown;
+    directory = AT_FDCWD;
+    return;
+  }
+  const Prefix& prefix = settings().prefixes[found];
+  if (exact & 1u << found) tidy(start, given, false, whole);
+  char* const within = shown + PATH_MAX;
+  if (!fill(prefix, below(whole, prefix.path), ends_as_directory(given), within)) return;
+  to = To::served;
+  target = {-1, within, shown, follow};
 }
 
 }  // namespace forebay::preload

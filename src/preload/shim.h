@@ -1,7 +1,9 @@
 // What every function of the shim works with: whose call it is, and how to make it of the next
 // library's, which is libc unless something else is preloaded too.
 //
-// Nothing here may need more than libc, or run before it is asked: this is in every process.
+// Nothing here may need more than libc, or run before it is asked: this is in every process. On the
+// way to the kernel nothing is taken from the heap, and little of the stack: threads may have 16
+// KiB.
 #pragma once
 
 #include <dlfcn.h>
@@ -128,11 +130,16 @@ struct Route {
   const char* path = nullptr;  // for the kernel: as it was given, or whole if that leads nowhere
   int directory = -100;        // AT_FDCWD if the path is whole
   Target target;
-  char shown[PATH_MAX], within[PATH_MAX];
+  char* shown = nullptr;  // whole; null if nothing of ours is met
 
   Route(int base, const char* given, bool follow = true);
+  ~Route();
   Route(const Route&) = delete;
   bool served() const { return to == To::served; }
+
+ private:
+  void look(int base, const char* given, bool follow);
+  void look_as(int fd);
 };
 
 bool begun();   // libc can be used; before that, allocators may call us
@@ -152,17 +159,19 @@ bool place_inside(const char* path, char* to);  // Shim::inside
 // Makes a call about a name. If a link on the way leads out of what is served, it is made again,
 // about the place that this leads to.
 template <class Call>
-auto follow(int base, const char* path, bool last, Call&& call) -> decltype(call(Route(0, ""))) {
-  using R = decltype(call(Route(0, "")));
-  {
-    ++following;
-    const R result = call(Route(base, path, last));
-    --following;
-    if (result != R(-1) || errno != kLeadsOut) return result;
-  }
+__attribute__((noinline)) auto follow_out(int base, const char* path, bool last, Call& call)
+    -> decltype(call(Route(0, ""))) {
   char real[PATH_MAX];
-  if (!physical_place(base, path, last, real)) return R(-1);
+  if (!physical_place(base, path, last, real)) return -1;
   return call(Route(-100, real, last));
+}
+template <class Call>
+auto follow(int base, const char* path, bool last, Call&& call) -> decltype(call(Route(0, ""))) {
+  ++following;
+  const auto result = call(Route(base, path, last));
+  --following;
+  if (result != -1 || errno != kLeadsOut) return result;
+  return follow_out(base, path, last, call);
 }
 
 // ---- Between the files of the shim ----

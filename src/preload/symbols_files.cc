@@ -46,7 +46,8 @@ bool makes(int flags) {
 
 // A folder is known by the name that it is opened by: with ".." in it, by the one that is right
 // also where links are on the way.
-int open_served(const Route& route, int base, const char* path, int flags, mode_t mode) {
+__attribute__((noinline)) int open_served(const Route& route, int base, const char* path, int flags,
+                                          mode_t mode) {
   char real[PATH_MAX];
   if (::strstr(path, "..") && !(flags & (O_CREAT | O_NOFOLLOW)) && physical(base, path, real)) {
     const Route there(AT_FDCWD, real);

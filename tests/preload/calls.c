@@ -735,7 +735,28 @@ static void cancelled(void) {
   close(fd);
 }
 
+// A thread with the least of stacks uses files of the kernel's.
+static void* with_little(void* text) {
+  struct stat st;
+  const int fd = open("/etc/hostname", O_RDONLY);
+  *(long*)text = fd >= 0 && fstat(fd, &st) == 0 && stat("/etc/passwd", &st) == 0 &&
+                 access("/etc", R_OK) == 0 && openat(fd, "nothing", O_RDONLY) < 0 &&
+                 unlink("/nothing/here") < 0 && close(fd) == 0;
+  return NULL;
+}
+static void little_stack(void) {
+  pthread_attr_t attributes;
+  pthread_t thread;
+  long result = 0;
+  pthread_attr_init(&attributes);
+  GOT(pthread_attr_setstacksize(&attributes, 16384));
+  GOT(pthread_create(&thread, &attributes, with_little, &result));
+  GOT(pthread_join(thread, NULL));
+  GOT(result);
+}
+
 static void rest(void) {
+  little_stack();
   libraries();
   cancelled();
   put("aio", "0123456789");
