@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "assembly/run_dir.h"
+#include "doctor.h"
 #include "mpi_launch.h"
 #include "verbs.h"
 
@@ -84,6 +85,14 @@ Result<void> check_prefixes(const Config& config) {
   return {};
 }
 
+// A static program and the like runs as it would without us: that is said, not silent.
+void say_if_not_served(const Cli& cli, const std::string& program) {
+  const auto found = diagnose(program);
+  if (!found) return;  // whoever starts it says why it cannot be
+  for (const std::string& why : found->not_served)
+    cli.complain(fmt::format("{} runs, and is not served: {}", program, why));
+}
+
 int run(Cli& cli, const RunOptions& options) {
   if (options.command.empty()) {
     cli.complain("nothing to run: forebay run -- mpiexec -n 8 ./program");
@@ -99,6 +108,8 @@ int run(Cli& cli, const RunOptions& options) {
                     options.command[0]));
     return kExitUsage;
   }
+  if (!cli.config().client.preload.empty() && !options.local)
+    say_if_not_served(cli, options.command[0]);
   const char* already = std::getenv("LD_PRELOAD");
   auto prepared = prepare(options.command, launcher_of(options.command[0]), *library,
                           variables(options, cli.config()), already ? already : "");

@@ -55,11 +55,12 @@ class MountProcess {
       ::execv(words[0], words.data());
       ::_exit(127);
     }
+    guard();
     wait_until_mounted(command[0]);
   }
   ~MountProcess() {
-    ::umount2(where_.c_str(), MNT_DETACH);
-    ::kill(pid_, SIGTERM);
+    ::close(alive_);
+    ::waitpid(guard_, nullptr, 0);
     ::waitpid(pid_, nullptr, 0);
   }
   MountProcess(const MountProcess&) = delete;
@@ -78,8 +79,29 @@ class MountProcess {
     }
   }
 
+  // Unmounts and ends it when we do, however that is: our end of a pipe is then closed. (A signal
+  // at the parent's death would be forgotten, because a mount's process changes its identity.)
+  void guard() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    guard_ = ::fork();
+    if (guard_ == 0) {
+      ::close(ends[1]);
+      for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_IGN);
+      char none;
+      while (::read(ends[0], &none, 1) < 0 && errno == EINTR) {
+      }
+      ::umount2(where_.c_str(), MNT_DETACH);
+      ::kill(pid_, SIGTERM);
+      ::_exit(0);
+    }
+    ::close(ends[0]);
+    alive_ = ends[1];
+  }
+
   const std::string where_;
-  pid_t pid_ = -1;
+  pid_t pid_ = -1, guard_ = -1;
+  int alive_ = -1;
 };
 
 class File {

@@ -21,7 +21,7 @@ void Connection::begin(const Shim& shim) {
   // Programs close standard error before they end.
   const char* const report = ::getenv("FOREBAY_REPORT");
   if (report && std::string_view(report) == "1") report_to_ = ::fcntl(2, F_DUPFD_CLOEXEC, 700);
-  if (report_to_ >= 0) shim_->slots[report_to_].store(kOwn);
+  if (report_to_ >= 0) set_slot(shim_->slots, *shim_->slots_end, report_to_, kOwn);
 }
 
 Result<Store*> Connection::store() {

@@ -20,6 +20,11 @@ Slot& slot(int fd) {
   return Connection::get().shim().slots[fd];
 }
 
+void put_slot(int fd, OpenFile* file) {
+  const Shim& shim = Connection::get().shim();
+  set_slot(shim.slots, *shim.slots_end, fd, file);
+}
+
 std::string proc_name(int fd) {
   return fmt::format("/proc/self/fd/{}", fd);
 }
@@ -77,6 +82,28 @@ long futex(std::atomic<uint32_t>& word, int op, uint32_t value, const timespec* 
   return ::syscall(SYS_futex, &word, op, value, timeout, nullptr, 0);
 }
 
+// Has the thread ended? One that nobody has waited for yet is still there by its number; and its
+// parent may be the very one that asks.
+bool has_ended(uint32_t thread) {
+  if (::kill(static_cast<pid_t>(thread), 0) != 0) return errno == ESRCH;
+  char text[512];
+  const Fd file(::open(fmt::format("/proc/{}/stat", thread).c_str(), O_RDONLY | O_CLOEXEC));
+  const ssize_t size = file ? ::read(file.get(), text, sizeof text - 1) : -1;
+  if (size <= 0) return false;
+  text[size] = '\0';
+  const char* const name_end = std::strrchr(text, ')');
+  return name_end &&
+         (std::strncmp(name_end, ") Z", 3) == 0 || std::strncmp(name_end, ") X", 3) == 0);
+}
+
+// False: it is being closed.
+bool begin_use(OpenFile& file) {
+  uint32_t uses = file.uses.load();
+  while (uses != 0 && !file.uses.compare_exchange_weak(uses, uses + 1)) {
+  }
+  return uses != 0;
+}
+
 }  // namespace
 
 // ---- One use ----
@@ -87,10 +114,7 @@ FileUse::FileUse(int fd) {
     if (what <= kOwn || (what == kInherited && !OpenFiles::get().adopt(fd))) return;
     if (what == kInherited) continue;
     auto* const file = static_cast<OpenFile*>(what);
-    uint32_t uses = file->uses.load();
-    while (uses != 0 && !file->uses.compare_exchange_weak(uses, uses + 1)) {
-    }
-    if (uses == 0) continue;
+    if (!begin_use(*file)) continue;
     if (slot(fd).load() == file) {
       file_ = file;
       return;
@@ -103,8 +127,8 @@ FileUse::~FileUse() {
   if (file_) OpenFiles::get().drop(*file_);
 }
 
-// A process that dies in the middle leaves it locked: whoever waits takes it from a thread that is
-// no more.
+// A process that is killed in the middle leaves it locked: whoever waits takes it from a thread
+// that has ended.
 OffsetLock::OffsetLock(Placeholder& shared) : shared_(shared) {
   const auto self = static_cast<uint32_t>(::syscall(SYS_gettid));
   uint32_t owner = 0;
@@ -115,8 +139,8 @@ OffsetLock::OffsetLock(Placeholder& shared) : shared_(shared) {
     if (shared_.owner.compare_exchange_strong(owner, self)) break;
     const timespec soon = {0, 50'000'000};
     futex(shared_.owner, FUTEX_WAIT, owner, &soon);
-    if (shared_.owner.load() == owner && ::kill(static_cast<pid_t>(owner), 0) != 0 &&
-        errno == ESRCH && shared_.owner.compare_exchange_strong(owner, self))
+    if (owner != 0 && shared_.owner.load() == owner && has_ended(owner) &&
+        shared_.owner.compare_exchange_strong(owner, self))
       break;
   }
   shared_.waiters.fetch_sub(1);
@@ -158,7 +182,7 @@ Result<int> OpenFiles::add(New&& made) {
     file->caller = std::move(made.caller);
     file->locked = false;
     file->uses.store(1);
-    slot(placeholder->fd).store(file, std::memory_order_release);
+    put_slot(placeholder->fd, file);
   }
   Connection::get().counts().opened.fetch_add(1, std::memory_order_relaxed);
   return placeholder->fd;
@@ -173,10 +197,9 @@ bool OpenFiles::adopt(int fd) {
   std::lock_guard lock(mutex_);
   if (slot(fd).load() != kInherited) return ::munmap(shared, kPlaceholderSize), true;
   for (OpenFile* const file : open_) {
-    if (file->shared->id != shared->id) continue;
+    if (file->shared->id != shared->id || !begin_use(*file)) continue;
     ::munmap(shared, kPlaceholderSize);  // another descriptor of the same description
-    file->uses.fetch_add(1);
-    slot(fd).store(file, std::memory_order_release);
+    put_slot(fd, file);
     return true;
   }
   if (shared->magic != kPlaceholderMagic || shared->handle_size > sizeof shared->handle ||
@@ -184,6 +207,9 @@ bool OpenFiles::adopt(int fd) {
     ::munmap(shared, kPlaceholderSize);
     return false;
   }
+  // Another thread of this process became this program while its first one had the offset.
+  uint32_t self = static_cast<uint32_t>(::getpid());
+  shared->owner.compare_exchange_strong(self, 0);
   shared->users.fetch_add(1);
   OpenFile* const file = take();
   file->shared = shared;
@@ -198,7 +224,7 @@ bool OpenFiles::adopt(int fd) {
   }
   file->locked = false;
   file->uses.store(1);
-  slot(fd).store(file, std::memory_order_release);
+  put_slot(fd, file);
   return true;
 }
 
@@ -207,7 +233,7 @@ void OpenFiles::duplicated(int fd, int copy) {
   const FileUse use(fd);
   if (!use) return;
   use->uses.fetch_add(1);
-  slot(copy).store(&*use, std::memory_order_release);
+  put_slot(copy, &*use);
 }
 
 void OpenFiles::drop(OpenFile& file) {

@@ -82,15 +82,27 @@ void read_settings(Settings& to) {
   }
 }
 
+// Not from the heap: an allocator of the program's may itself open files when it begins.
 const Settings& settings() {
-  static Settings* const found = [] {
-    auto* const made = static_cast<Settings*>(::calloc(1, sizeof(Settings)));
-    if (made) read_settings(*made);
-    return made;
-  }();
-  static const Settings kNone = {};
-  return found ? *found : kNone;
+  static Settings found;
+  static bool read = false;
+  if (!read) {
+    read = true;
+    read_settings(found);
+  }
+  return found;
 }
+
+}  // namespace
+
+bool leads_to_served(const char* path) {
+  const char* const prefix_of_all = path[1] == '\0' ? "" : path;
+  for (int i = 0; i < settings().count; ++i)
+    if (below(settings().prefixes[i].path, prefix_of_all)) return true;
+  return false;
+}
+
+namespace {
 
 struct Cwd {
   char path[PATH_MAX];
@@ -104,10 +116,7 @@ void set_cwd(const char* path, bool ours) {
   g_cwd.known = size < sizeof g_cwd.path;
   if (g_cwd.known) ::memmove(g_cwd.path, path, size + 1);
   g_cwd.ours = ours;
-  g_cwd.leads = false;
-  const char* const prefix_of_all = path[1] == '\0' ? "" : path;
-  for (int i = 0; i < settings().count; ++i)
-    if (below(settings().prefixes[i].path, prefix_of_all)) g_cwd.leads = true;
+  g_cwd.leads = leads_to_served(path);
 }
 
 // From the kernel's name of the working directory.
@@ -167,6 +176,40 @@ int named_descriptor(const char* path) {
   return -1;
 }
 
+// Is the path's first component one of a prefix's, or ".."? Most are not, and cost no more.
+bool starts_as_prefix(const char* path) {
+  const size_t size = ::strcspn(path, "/");
+  if (size == 2 && path[0] == '.' && path[1] == '.') return true;
+  for (int i = 0; i < settings().count; ++i) {
+    for (const char* at = settings().prefixes[i].path; *at == '/';) {
+      const size_t length = ::strcspn(++at, "/");
+      if (length == size && ::strncmp(at, path, size) == 0) return true;
+      at += length;
+    }
+  }
+  return false;
+}
+
+// Can a whole path lead to something of ours? Most cannot, as their text shows.
+bool may_lead(const char* path) {
+  const size_t size = ::strlen(path);
+  if (::strncmp(path, "/dev/", 5) == 0 || ::strncmp(path, "/proc/", 6) == 0) return true;
+  if (::strstr(path, "..") || ::strstr(path, "//") || ::strstr(path, "/./")) return true;
+  if (size >= 2 && path[size - 2] == '/' && path[size - 1] == '.') return true;
+  for (int i = 0; i < settings().count; ++i)
+    if (below(path, settings().prefixes[i].path)) return true;
+  return false;
+}
+
+// The path of a folder of the kernel's, and whether it is above a prefix.
+bool leads_from(int base, char* folder) {
+  char name[64];
+  ::snprintf(name, sizeof name, "/proc/self/fd/%d", base);
+  const long size = ::syscall(SYS_readlink, name, folder, PATH_MAX - 1);
+  folder[size > 0 ? size : 0] = '\0';
+  return folder[0] == '/' && leads_to_served(folder);
+}
+
 bool ends_as_directory(const char* path) {
   const size_t size = ::strlen(path);
   if (size == 0) return false;
@@ -180,6 +223,12 @@ bool active() {
   return settings().count != 0;
 }
 
+bool names_served(const char* text) {
+  for (int i = 0; i < settings().count; ++i)
+    if (::strstr(text, settings().prefixes[i].path)) return true;
+  return false;
+}
+
 void moved_to(const char* shown) {
   if (shown)
     set_cwd(shown, true);
@@ -191,46 +240,83 @@ const char* served_cwd() {
   return active() && cwd().known && cwd().ours ? cwd().path : nullptr;
 }
 
-Route::Route(int base, const char* given, bool follow) : path(given), directory(base) {
-  if (!given || inside != 0 || !active() || given[0] == '\0') return;
-  char folder[PATH_MAX], open_as[PATH_MAX];
-  // Of ours the kernel would open the placeholder.
-  if (given[0] == '/' && follow && (given[1] == 'd' || given[1] == 'p')) {
-    const int fd = named_descriptor(given);
-    if (fd >= 0 && is_served(fd) && ask(&Served::shown, fd, open_as, sizeof open_as) == 0)
-      given = open_as;
-  }
-  const bool up = ::strstr(given, "..") != nullptr;
-  const char* start = nullptr;
-  if (given[0] != '/') {
-    if (base == AT_FDCWD) {
-      if (!cwd().known || (!cwd().ours && !cwd().leads && !up)) return;
-      start = cwd().path;
-    } else {
-      if (!is_served(base) || ask(&Served::shown, base, folder, sizeof folder) != 0) return;
-      start = folder;
-    }
-  }
-  const bool from_ours = start == folder || (start && cwd().ours);
-  // With ".." as it is, the export goes up by itself, after links.
-  if (!tidy(start, given, true, shown) || !tidy(start, given, false, within)) return;
-  char soft[PATH_MAX];
-  ::strcpy(soft, within);
-  bool through = from_ours;
+bool place_inside(const char* path, char* to) {
+  char whole[PATH_MAX];
+  if (!tidy(nullptr, path, true, whole)) return false;
   for (int i = 0; i < settings().count; ++i) {
     const Prefix& prefix = settings().prefixes[i];
-    const char* const exact = below(soft, prefix.path);
-    through = through || exact;
-    const char* const rest = below(shown, prefix.path);
-    if (!rest) continue;
-    if (!fill(prefix, exact ? exact : rest, ends_as_directory(given), within)) return;
-    to = To::served;
-    target = {-1, within, shown, follow};
+    if (const char* const rest = below(whole, prefix.path)) return fill(prefix, rest, false, to);
+  }
+  return false;
+}
+
+Route::Route(int base, const char* given, bool follow) : path(given), directory(base) {
+  if (!given || inside != 0 || !active() || given[0] == '\0') return;
+  if (given[0] == '/') {
+    if (!may_lead(given)) return;
+    // Of ours the kernel would open the placeholder.
+    const int fd = follow ? named_descriptor(given) : -1;
+    if (fd >= 0 && is_served(fd)) {
+      look_as(fd);
+      return;
+    }
+  } else if (base == AT_FDCWD) {
+    if (!cwd().known || (!cwd().ours && !cwd().leads && !::strstr(given, ".."))) return;
+  } else if (!is_served(base) && !starts_as_prefix(given)) {
     return;
   }
-  if (!through) return;
-  path = shown;
-  directory = AT_FDCWD;
+  look(base, given, follow);
+}
+
+Route::~Route() {
+  if (shown) ::free(shown);
+}
+
+// What a descriptor of ours was opened by.
+__attribute__((noinline)) void Route::look_as(int fd) {
+  char name[PATH_MAX];
+  if (ask(&Served::shown, fd, name, sizeof name) == 0) look(AT_FDCWD, name, true);
+}
+
+__attribute__((noinline)) void Route::look(int base, const char* given, bool follow) {
+  char folder[PATH_MAX], whole[PATH_MAX];
+  const char* start = nullptr;
+  bool from_ours = false;
+  if (given[0] != '/' && base == AT_FDCWD) {
+    from_ours = cwd().ours;
+    start = cwd().path;
+  } else if (given[0] != '/') {
+    from_ours = is_served(base);
+    if (from_ours ? ask(&Served::shown, base, folder, sizeof folder) != 0
+                  : !leads_from(base, folder) && (given[0] != '.' || folder[0] != '/'))
+      return;
+    start = folder;
+  }
+  // With ".." as it is, the export goes up by itself, after links.
+  if (!tidy(start, given, false, whole)) return;
+  unsigned exact = 0;
+  static_assert(kMostPrefixes <= 32);
+  for (int i = 0; i < settings().count; ++i)
+    if (below(whole, settings().prefixes[i].path)) exact |= 1u << i;
+  if (!tidy(start, given, true, whole)) return;
+  int found = 0;
+  while (found < settings().count && !below(whole, settings().prefixes[found].path)) ++found;
+  const bool ours = found < settings().count;
+  if (!ours && !from_ours && exact == 0) return;
+  shown = static_cast<char*>(::malloc(2 * PATH_MAX));
+  if (!shown) return;
+  ::strcpy(shown, whole);
+  if (!ours) {
+    path = shown;
+    directory = AT_FDCWD;
+    return;
+  }
+  const Prefix& prefix = settings().prefixes[found];
+  if (exact & 1u << found) tidy(start, given, false, whole);
+  char* const within = shown + PATH_MAX;
+  if (!fill(prefix, below(whole, prefix.path), ends_as_directory(given), within)) return;
+  to = To::served;
+  target = {-1, within, shown, follow};
 }
 
 }  // namespace forebay::preload

@@ -1,6 +1,9 @@
 #include "preload/serve.h"
 
+#include <limits.h>
 #include <pthread.h>
+
+#include <cstring>
 
 #include "store/open_path.h"
 
@@ -23,6 +26,18 @@ Result<int64_t> done(Result<Reply>&& reply) {
   return 0;
 }
 
+Result<Reply> LinkedStore::call(Request request) {
+  const Op op = request.op;
+  auto reply = store_.call(std::move(request));
+  if (op != Op::readlink || !reply || !reply->data.starts_with('/')) return reply;
+  std::string inside(PATH_MAX, '\0');
+  if (!Connection::get().shim().inside(reply->data.c_str(), inside.data())) return Error(kLeadsOut);
+  inside.resize(std::strlen(inside.c_str()));
+  if (reply->data.ends_with('/')) inside += '/';
+  reply->data = std::move(inside);
+  return reply;
+}
+
 Result<Subject> find(const Target& target) {
   if (target.fd >= 0) {
     const FileUse use(target.fd);
@@ -32,7 +47,8 @@ Result<Subject> find(const Target& target) {
   const Connection::Use store;
   if (!store) return store.error();
   const CallerRef caller = Connection::get().caller();
-  auto found = find_path(*store, caller, target.inside, target.follow ? Follow::yes : Follow::no);
+  LinkedStore linked(*store);
+  auto found = find_path(linked, caller, target.inside, target.follow ? Follow::yes : Follow::no);
   if (!found) return std::move(found).error();
   return Subject{std::move(found->handle), caller, found->attr};
 }
@@ -40,7 +56,8 @@ Result<Subject> find(const Target& target) {
 Result<Place> name_of(const Target& target, int root) {
   const Connection::Use store;
   if (!store) return store.error();
-  return name_in(*store, Connection::get().caller(), target.inside, root);
+  LinkedStore linked(*store);
+  return name_in(linked, Connection::get().caller(), target.inside, root);
 }
 
 Result<Reply> about(const Target& target, Request&& request) {

@@ -29,6 +29,21 @@ struct Subject {
 };
 Result<Subject> find(const Target& target);
 Result<Place> name_of(const Target& target, int root);
+
+// The Store as paths are walked through it: a link with a whole path in it leads where programs
+// would go with that path, to a place in the export or out of it (kLeadsOut).
+class LinkedStore final : public Store {
+ public:
+  explicit LinkedStore(Store& store) : store_(store) {}
+  Result<Reply> call(Request request) override;
+  void submit(Request&& request, Completion&& done) override {
+    store_.submit(std::move(request), std::move(done));
+  }
+  Result<Handle> root() override { return store_.root(); }
+
+ private:
+  Store& store_;
+};
 // One request about it, by whoever asks now.
 Result<Reply> about(const Target& target, Request&& request);
 Result<int64_t> done(Result<Reply>&& reply);  // 0, or the error

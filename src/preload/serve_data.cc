@@ -56,7 +56,8 @@ Result<int64_t> open_any(const Target& target, int flags, mode_t mode) {
   // Of a file that is opened for reading, O_TRUNC wants the right to write all the same.
   const bool cut = (flags & O_TRUNC) && !(flags & O_CREAT) && (flags & O_ACCMODE) == O_RDONLY;
   const OpenHow how = {cut ? flags & ~O_TRUNC : flags, flags & O_CREAT ? masked(mode) : 0, 0};
-  auto opened = open_path(*store, caller, target.inside, how);
+  LinkedStore linked(*store);
+  auto opened = open_path(linked, caller, target.inside, how);
   if (!opened) {
     if (opened.error().code() != EISDIR || (flags & O_CREAT)) return std::move(opened).error();
     auto found = find(target);

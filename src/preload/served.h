@@ -10,6 +10,7 @@
 #pragma once
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -29,6 +30,18 @@ inline constexpr int kMostDescriptors = 1 << 20;
 using Slot = std::atomic<void*>;
 inline void* const kOwn = reinterpret_cast<void*>(1);
 inline void* const kInherited = reinterpret_cast<void*>(2);
+
+// Descriptors from `end` on were never ours: whoever looks at all of them looks at few.
+inline void set_slot(Slot* slots, std::atomic<int>& end, int fd, void* what) {
+  int known = end.load(std::memory_order_relaxed);
+  while (fd >= known && !end.compare_exchange_weak(known, fd + 1)) {
+  }
+  slots[fd].store(what, std::memory_order_release);
+}
+
+// As an errno: a symbolic link on the way leads out of what is served, to the kernel. The shim, who
+// knows all names, then finds the place and calls again, or the kernel. Never seen by a program.
+inline constexpr int kLeadsOut = EREMCHG;
 
 // What a call is about: an open file, or a name.
 struct Target {
@@ -64,8 +77,11 @@ struct Range {
 
 struct Shim {
   Slot* slots;
+  std::atomic<int>* slots_end;
   void (*say)(const char* line);  // on standard error, in one write
   void (*count_refusal)();
+  // The place in the export of a whole path, into PATH_MAX bytes; false: it is the kernel's.
+  bool (*inside)(const char* path, char* to);
 };
 
 struct Served {

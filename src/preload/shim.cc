@@ -12,13 +12,16 @@
 namespace forebay::preload {
 
 Slot slots[kMostDescriptors];
+std::atomic<int> slots_end{0};
 thread_local int inside = 0;
+thread_local int following = 0;
 
 namespace {
 
 std::atomic<const Served*> g_served{nullptr};
 pthread_mutex_t g_loading = PTHREAD_MUTEX_INITIALIZER;
 std::atomic<unsigned> g_refusals{0};
+std::atomic<bool> g_begun{false};
 
 long raw_write(int fd, const char* text, size_t size) {
   return ::syscall(SYS_write, fd, text, size);
@@ -41,7 +44,8 @@ const Served* load() {
     say(line);
     return nullptr;
   }
-  static const Shim shim = {slots, &say, [] { g_refusals.fetch_add(1); }};
+  static const Shim shim = {slots, &slots_end, &say, [] { g_refusals.fetch_add(1); },
+                            &place_inside};
   return reinterpret_cast<decltype(&forebay_served)>(entry)(&shim);
 }
 
@@ -58,13 +62,7 @@ void adopt_inherited() {
       const auto* const entry = reinterpret_cast<const dirent64*>(buffer + at);
       at += entry->d_reclen;
       if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
-      char path[300], link[64];
-      ::snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
-      const long size = ::syscall(SYS_readlink, path, link, sizeof link);
-      constexpr size_t kSize = sizeof kPlaceholderLink - 1;
-      if (size < static_cast<long>(kSize) || ::memcmp(link, kPlaceholderLink, kSize) != 0) continue;
-      const int fd = ::atoi(entry->d_name);
-      if (fd < kMostDescriptors) slots[fd].store(kInherited);
+      adopt_if_placeholder(::atoi(entry->d_name));
     }
   }
   ::syscall(SYS_close, folder);
@@ -77,9 +75,16 @@ __attribute__((constructor)) void begin(int, char**, char** environment) {
   if (!active()) return;
   const int kept = errno;
   (void)served_cwd();  // learned now, while there is one thread
+  keep_streams_over_fork();
+  ::pthread_atfork(nullptr, nullptr, [] {
+    // A child that was forked while another thread was loading loads for itself.
+    ::pthread_mutex_init(&g_loading, nullptr);
+    drop_parents_connections();
+  });
   adopt_inherited();
   for (int fd = 0; fd <= 2; ++fd)
     if (is_served(fd)) standard_stream_changed(fd);
+  g_begun.store(true, std::memory_order_relaxed);
   errno = kept;
 }
 
@@ -92,6 +97,20 @@ __attribute__((destructor)) void end() {
 }
 
 }  // namespace
+
+void adopt_if_placeholder(int fd) {
+  if (static_cast<unsigned>(fd) >= unsigned{kMostDescriptors}) return;
+  char path[64], link[64];
+  ::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  const long size = ::syscall(SYS_readlink, path, link, sizeof link);
+  constexpr size_t kSize = sizeof kPlaceholderLink - 1;
+  if (size < static_cast<long>(kSize) || ::memcmp(link, kPlaceholderLink, kSize) != 0) return;
+  set_slot(slots, slots_end, fd, kInherited);
+}
+
+bool begun() {
+  return g_begun.load(std::memory_order_relaxed);
+}
 
 const Served* served_if_loaded() {
   return g_served.load(std::memory_order_acquire);
@@ -126,6 +145,10 @@ void say(const char* line) {
     (void)raw_write(2, line, size);
   }
   errno = kept;
+}
+
+void leads_out() {
+  refuse("link", "one leads out of the served path, and is not followed for this call", EXDEV);
 }
 
 int refuse(const char* call, const char* why, int code) {

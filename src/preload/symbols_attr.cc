@@ -55,9 +55,10 @@ int stat_at(int base, const char* path, struct stat* to, int flags) {
     if (is_served(base)) return stat_served(open_file(base), to);
     if (base == AT_FDCWD && served_cwd()) path = ".";
   }
-  const Route route(base, path, !(flags & AT_SYMLINK_NOFOLLOW));
-  if (route.served()) return stat_served(route.target, to);
-  return next<"fstatat64", int>(route.directory, route.path, to, flags);
+  return follow(base, path, !(flags & AT_SYMLINK_NOFOLLOW), [&](const Route& route) {
+    return route.served() ? stat_served(route.target, to)
+                          : next<"fstatat64", int>(route.directory, route.path, to, flags);
+  });
 }
 
 int change_at(int base, const char* path, bool follow, const Change& change) {
@@ -103,12 +104,14 @@ extern "C" {
 // ---- stat ----
 
 int fb_stat(const char* path, struct stat* to) {
-  const Route route(AT_FDCWD, path);
-  return route.served() ? stat_served(route.target, to) : next<"stat64", int>(route.path, to);
+  return follow(AT_FDCWD, path, true, [&](const Route& route) {
+    return route.served() ? stat_served(route.target, to) : next<"stat64", int>(route.path, to);
+  });
 }
 int fb_lstat(const char* path, struct stat* to) {
-  const Route route(AT_FDCWD, path, false);
-  return route.served() ? stat_served(route.target, to) : next<"lstat64", int>(route.path, to);
+  return follow(AT_FDCWD, path, false, [&](const Route& route) {
+    return route.served() ? stat_served(route.target, to) : next<"lstat64", int>(route.path, to);
+  });
 }
 int fb_fstat(int fd, struct stat* to) {
   return is_served(fd) ? stat_served(open_file(fd), to) : next<"fstat64", int>(fd, to);
@@ -133,9 +136,10 @@ int fb_statx(int base, const char* path, int flags, unsigned mask, struct statx*
     if (is_served(base)) return ask(&Served::status, open_file(base), to);
     if (base == AT_FDCWD && served_cwd()) path = ".";
   }
-  const Route route(base, path, !(flags & AT_SYMLINK_NOFOLLOW));
-  if (route.served()) return ask(&Served::status, route.target, to);
-  return next<"statx", int>(route.directory, route.path, flags, mask, to);
+  return follow(base, path, !(flags & AT_SYMLINK_NOFOLLOW), [&](const Route& route) {
+    return route.served() ? ask(&Served::status, route.target, to)
+                          : next<"statx", int>(route.directory, route.path, flags, mask, to);
+  });
 }
 
 FOREBAY_EXPORT(stat, fb_stat);
@@ -159,19 +163,22 @@ FOREBAY_EXPORT(statx, fb_statx);
 // ---- May I? ----
 
 int fb_faccessat(int base, const char* path, int mode, int flags) {
-  const Route route(base, path, !(flags & AT_SYMLINK_NOFOLLOW));
-  if (route.served()) return ask(&Served::access, route.target, mode, (flags & AT_EACCESS) != 0);
-  return next<"faccessat", int>(route.directory, route.path, mode, flags);
+  return follow(base, path, !(flags & AT_SYMLINK_NOFOLLOW), [&](const Route& route) {
+    return route.served() ? ask(&Served::access, route.target, mode, (flags & AT_EACCESS) != 0)
+                          : next<"faccessat", int>(route.directory, route.path, mode, flags);
+  });
 }
 int fb_access(const char* path, int mode) {
-  const Route route(AT_FDCWD, path);
-  if (route.served()) return ask(&Served::access, route.target, mode, false);
-  return next<"access", int>(route.path, mode);
+  return follow(AT_FDCWD, path, true, [&](const Route& route) {
+    return route.served() ? ask(&Served::access, route.target, mode, false)
+                          : next<"access", int>(route.path, mode);
+  });
 }
 int fb_euidaccess(const char* path, int mode) {
-  const Route route(AT_FDCWD, path);
-  if (route.served()) return ask(&Served::access, route.target, mode, true);
-  return next<"euidaccess", int>(route.path, mode);
+  return follow(AT_FDCWD, path, true, [&](const Route& route) {
+    return route.served() ? ask(&Served::access, route.target, mode, true)
+                          : next<"euidaccess", int>(route.path, mode);
+  });
 }
 
 FOREBAY_EXPORT(access, fb_access);
@@ -190,6 +197,9 @@ int fb_chmod(const char* path, mode_t mode) {
   const Route route(AT_FDCWD, path);
   if (route.served()) return ask(&Served::change, route.target, of_mode(mode));
   return next<"chmod", int>(route.path, mode);
+}
+int fb_lchmod(const char* path, mode_t mode) {
+  return fb_fchmodat(AT_FDCWD, path, mode, AT_SYMLINK_NOFOLLOW);
 }
 int fb_fchmod(int fd, mode_t mode) {
   if (is_served(fd)) return ask(&Served::change, open_file(fd), of_mode(mode));
@@ -218,6 +228,7 @@ int fb_fchown(int fd, uid_t uid, gid_t gid) {
 }
 
 FOREBAY_EXPORT(chmod, fb_chmod);
+FOREBAY_EXPORT(lchmod, fb_lchmod);
 FOREBAY_EXPORT(fchmod, fb_fchmod);
 FOREBAY_EXPORT(fchmodat, fb_fchmodat);
 FOREBAY_EXPORT(chown, fb_chown);

@@ -1,12 +1,12 @@
-// Directories: listings, and the working directory.
+// Directories: listings.
 #include <fts.h>
 #include <ftw.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
+#include <wordexp.h>
 
 #include "preload/shim.h"
 
@@ -32,16 +32,11 @@ void* list(int fd) {
   void* const entries = ask(&Served::list, fd);
   if (!entries) return nullptr;
   auto* const listing = static_cast<Listing*>(::calloc(1, sizeof(Listing)));
-  if (!listing) return errno = ENOMEM, nullptr;
+  if (!listing) return ask(&Served::end_list, entries), errno = ENOMEM, nullptr;
   listing->magic = kOurDirectory;
   listing->fd = fd;
   listing->entries = entries;
   return listing;
-}
-
-template <class F>
-F* libcs(const char* name) {
-  return reinterpret_cast<F*>(find_next(name));
 }
 
 }  // namespace
@@ -50,27 +45,26 @@ extern "C" {
 
 void* fb_opendir(const char* path) {
   const Route route(AT_FDCWD, path);
-  if (!route.served()) return libcs<void*(const char*)>("opendir")(route.path);
+  if (!route.served()) return next_pointer<"opendir", void*>(route.path);
   const int fd = ::open64(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return nullptr;
+  if (!is_served(fd)) return next_pointer<"fdopendir", void*>(fd);  // a link led out
   void* const listing = list(fd);
   if (!listing) ::close(fd);
   return listing;
 }
 void* fb_fdopendir(int fd) {
-  return is_served(fd) ? list(fd) : libcs<void*(int)>("fdopendir")(fd);
+  return is_served(fd) ? list(fd) : next_pointer<"fdopendir", void*>(fd);
 }
 dirent64* fb_readdir(void* directory) {
-  static dirent64* (*const libc_readdir)(void*) = libcs<dirent64*(void*)>("readdir64");
   Listing* const listing = ours(directory);
-  if (!listing) return libc_readdir(directory);
+  if (!listing) return next_pointer<"readdir64", dirent64*>(directory);
   return ask(&Served::next_entry, listing->entries, &listing->entry) == 1 ? &listing->entry
                                                                           : nullptr;
 }
 int fb_readdir_r(void* directory, dirent64* entry, dirent64** result) {
   Listing* const listing = ours(directory);
-  if (!listing)
-    return libcs<int(void*, dirent64*, dirent64**)>("readdir64_r")(directory, entry, result);
+  if (!listing) return next<"readdir64_r", int>(directory, entry, result);
   const int got = ask(&Served::next_entry, listing->entries, entry);
   *result = got == 1 ? entry : nullptr;
   return got < 0 ? errno : 0;
@@ -86,12 +80,14 @@ int fb_closedir(void* directory) {
 }
 void fb_rewinddir(void* directory) {
   Listing* const listing = ours(directory);
-  if (!listing) return libcs<void(void*)>("rewinddir")(directory);
+  if (!listing) return next_void<"rewinddir">(directory);
+  listing->entry.d_off = 0;  // telldir(3) says it
   ask(&Served::seek_entry, listing->entries, 0L);
 }
 void fb_seekdir(void* directory, long cookie) {
   Listing* const listing = ours(directory);
-  if (!listing) return libcs<void(void*, long)>("seekdir")(directory, cookie);
+  if (!listing) return next_void<"seekdir">(directory, cookie);
+  listing->entry.d_off = cookie;
   ask(&Served::seek_entry, listing->entries, cookie);
 }
 long fb_telldir(void* directory) {
@@ -120,8 +116,7 @@ FOREBAY_EXPORT(dirfd, fb_dirfd);
 using Filter = int (*)(const dirent64*);
 using Order = int (*)(const dirent64**, const dirent64**);
 
-static int scan(const char* path, dirent64*** to, Filter keep, Order order) {
-  void* const directory = fb_opendir(path);
+static int scan(void* directory, dirent64*** to, Filter keep, Order order) {
   if (!directory) return -1;
   dirent64** all = nullptr;
   size_t count = 0, room = 0;
@@ -142,8 +137,33 @@ static int scan(const char* path, dirent64*** to, Filter keep, Order order) {
 }
 int fb_scandir(const char* path, dirent64*** to, Filter keep, Order order) {
   const Route route(AT_FDCWD, path);
-  if (route.served()) return scan(path, to, keep, order);
+  if (route.served()) return scan(fb_opendir(path), to, keep, order);
   return next<"scandir64", int>(route.path, to, keep, order);
+}
+int fb_scandirat(int base, const char* path, dirent64*** to, Filter keep, Order order) {
+  const Route route(base, path);
+  if (route.served()) return scan(fb_opendir(route.shown), to, keep, order);
+  return next<"scandirat64", int>(route.directory, route.path, to, keep, order);
+}
+// The place in the directory is the description's offset.
+ssize_t fb_getdents(int fd, void* to, size_t room) {
+  if (!is_served(fd)) return next<"getdents64", ssize_t>(fd, to, room);
+  void* const entries = ask(&Served::list, fd);
+  if (!entries) return -1;
+  ask(&Served::seek_entry, entries, static_cast<long>(ask(&Served::seek, fd, 0, SEEK_CUR)));
+  size_t size = 0;
+  dirent64 entry;
+  int got = 0;
+  while ((got = ask(&Served::next_entry, entries, &entry)) == 1) {
+    if (size + entry.d_reclen > room) break;
+    ::memcpy(static_cast<char*>(to) + size, &entry, entry.d_reclen);
+    size += entry.d_reclen;
+    ask(&Served::seek, fd, entry.d_off, SEEK_SET);
+  }
+  const int kept = errno;
+  ask(&Served::end_list, entries);
+  if (size > 0) return static_cast<ssize_t>(size);
+  return got == 0 ? 0 : (errno = got < 0 ? kept : EINVAL, -1);
 }
 int fb_nftw(const char* path, __nftw64_func_t each, int most, int flags) {
   if (Route(AT_FDCWD, path).served()) return refuse("nftw", "not served", ENOTSUP);
@@ -156,11 +176,14 @@ int fb_ftw(const char* path, __ftw64_func_t each, int most) {
 void* fb_fts_open(char* const* paths, int options, void* compare) {
   for (char* const* path = paths; path && *path; ++path)
     if (Route(AT_FDCWD, *path).served()) return refuse("fts_open", "not served", ENOTSUP), nullptr;
-  return libcs<void*(char* const*, int, void*)>("fts_open")(paths, options, compare);
+  return next_pointer<"fts_open", void*>(paths, options, compare);
 }
 
 FOREBAY_EXPORT(scandir, fb_scandir);
 FOREBAY_EXPORT(scandir64, fb_scandir);
+FOREBAY_EXPORT(scandirat, fb_scandirat);
+FOREBAY_EXPORT(scandirat64, fb_scandirat);
+FOREBAY_EXPORT(getdents64, fb_getdents);
 FOREBAY_EXPORT(nftw, fb_nftw);
 FOREBAY_EXPORT(nftw64, fb_nftw);
 FOREBAY_EXPORT(ftw, fb_ftw);
@@ -181,165 +204,17 @@ int fb_glob(const char* pattern, int flags, int (*failed)(const char*, int), glo
   return next<"glob64", int>(pattern, flags | GLOB_ALTDIRFUNC, failed, found);
 }
 
+// It looks for patterns by itself, and would leave them as they are.
+int fb_wordexp(const char* words, wordexp_t* to, int flags) {
+  const bool pattern = ::strpbrk(words, "*?[") != nullptr;
+  if (pattern && (served_cwd() || names_served(words))) {
+    refuse("wordexp", "patterns of served names are not served", ENOTSUP);
+    return WRDE_NOSPACE;
+  }
+  return next<"wordexp", int>(words, to, flags);
+}
+
+FOREBAY_EXPORT(wordexp, fb_wordexp);
 FOREBAY_EXPORT(glob, fb_glob);
 FOREBAY_EXPORT(glob64, fb_glob);
-
-// ---- The working directory ----
-
-// A directory of the kernel's with this path for a name, removed again: see route.cc.
-static int enter_removed(const char* shown) {
-  char path[PATH_MAX + 64];
-  for (const char* place : {"/tmp", "/dev/shm", "/var/tmp", "/run"}) {
-    uint64_t random = 0;
-    if (::getrandom(&random, sizeof random, 0) != sizeof random) return -1;
-    const int top = ::snprintf(path, sizeof path, "%s/forebay-cwd.%016lx", place, random);
-    if (static_cast<size_t>(top) + ::strlen(shown) >= PATH_MAX - 16)
-      return errno = ENAMETOOLONG, -1;
-    if (next<"mkdir", int>(static_cast<const char*>(path), mode_t{0700}) != 0) continue;
-    ::strcpy(path + top, shown);
-    bool made = true;
-    for (char* at = path + top + 1; made && at;) {
-      char* const slash = ::strchr(at, '/');
-      if (slash) *slash = '\0';
-      made = next<"mkdir", int>(static_cast<const char*>(path), mode_t{0700}) == 0;
-      if (slash) *slash = '/';
-      at = slash ? slash + 1 : nullptr;
-    }
-    const int entered = made ? next<"chdir", int>(static_cast<const char*>(path)) : -1;
-    for (size_t size = ::strlen(path); size >= static_cast<size_t>(top);) {
-      next<"rmdir", int>(static_cast<const char*>(path));
-      while (size > 0 && path[--size] != '/') {
-      }
-      path[size] = '\0';
-    }
-    if (entered == 0) return 0;
-  }
-  return refuse("chdir", "no place in /tmp, /dev/shm, /var/tmp or /run for a working directory",
-                EACCES);
-}
-
-static int enter(const Target& target, const char* shown) {
-  struct statx found;
-  if (ask(&Served::status, target, &found) != 0) return -1;
-  if (!S_ISDIR(found.stx_mode)) return errno = ENOTDIR, -1;
-  if (ask(&Served::access, target, X_OK, true) != 0 || enter_removed(shown) != 0) return -1;
-  moved_to(shown);
-  return 0;
-}
-
-int fb_chdir(const char* path) {
-  const Route route(AT_FDCWD, path);
-  if (route.served()) return enter(route.target, route.shown);
-  const int done = next<"chdir", int>(route.path);
-  if (done == 0 && active() && inside == 0) moved_to(nullptr);
-  return done;
-}
-int fb_fchdir(int fd) {
-  if (!is_served(fd)) {
-    const int done = next<"fchdir", int>(fd);
-    if (done == 0 && active() && inside == 0) moved_to(nullptr);
-    return done;
-  }
-  char shown[PATH_MAX];
-  if (ask(&Served::shown, fd, shown, sizeof shown) != 0) return -1;
-  return enter(Target{fd, nullptr, nullptr, true}, shown);
-}
-char* fb_getcwd(char* to, size_t room) {
-  const char* const path = served_cwd();
-  if (!path) return libcs<char*(char*, size_t)>("getcwd")(to, room);
-  const size_t size = ::strlen(path) + 1;
-  if (!to && room == 0) room = size;
-  if (room < size) return errno = to && room == 0 ? EINVAL : ERANGE, nullptr;
-  if (!to) to = static_cast<char*>(::malloc(room));
-  if (to) ::memcpy(to, path, size);
-  return to;
-}
-char* fb_getcwd_chk(char* to, size_t room, size_t size) {
-  if (room > size) ::abort();
-  return fb_getcwd(to, room);
-}
-char* fb_getwd(char* to) {
-  return fb_getcwd(to, PATH_MAX);
-}
-char* fb_get_current_dir_name() {
-  return served_cwd() ? ::strdup(served_cwd()) : libcs<char*()>("get_current_dir_name")();
-}
-
-FOREBAY_EXPORT(chdir, fb_chdir);
-FOREBAY_EXPORT(fchdir, fb_fchdir);
-FOREBAY_EXPORT(getcwd, fb_getcwd);
-FOREBAY_EXPORT(__getcwd_chk, fb_getcwd_chk);
-FOREBAY_EXPORT(getwd, fb_getwd);
-FOREBAY_EXPORT(get_current_dir_name, fb_get_current_dir_name);
-
-// ---- Whole names ----
-
-// As realpath(3), link by link. `to` and the result have PATH_MAX bytes.
-static char* resolve(const char* path, char* to) {
-  char left[PATH_MAX], text[PATH_MAX];
-  size_t size = 0;
-  if (path[0] == '\0') return errno = ENOENT, nullptr;
-  if (::strlen(path) >= sizeof left) return errno = ENAMETOOLONG, nullptr;
-  ::strcpy(left, path);
-  if (path[0] != '/' && !fb_getcwd(to, PATH_MAX)) return nullptr;
-  if (path[0] != '/') size = ::strlen(to);
-  if (size == 1) size = 0;
-  int links = 0;
-  for (char* at = left; *at;) {
-    while (*at == '/') ++at;
-    const size_t length = ::strcspn(at, "/");
-    if (length == 0) break;
-    const char* const name = at;
-    at += length;
-    if (length == 1 && name[0] == '.') continue;
-    if (length == 2 && name[0] == '.' && name[1] == '.') {
-      while (size > 0 && to[--size] != '/') {
-      }
-      continue;
-    }
-    if (size + length + 2 > PATH_MAX) return errno = ENAMETOOLONG, nullptr;
-    const size_t before = size;
-    to[size++] = '/';
-    ::memcpy(to + size, name, length);
-    to[size += length] = '\0';
-    struct stat64 found;
-    if (::lstat64(to, &found) != 0) return nullptr;
-    if (!S_ISLNK(found.st_mode)) {
-      if (*at && !S_ISDIR(found.st_mode)) return errno = ENOTDIR, nullptr;
-      continue;
-    }
-    if (++links > 40) return errno = ELOOP, nullptr;
-    const ssize_t n = ::readlink(to, text, sizeof text - 1);
-    if (n < 0) return nullptr;
-    const size_t rest = ::strlen(at);
-    if (static_cast<size_t>(n) + rest + 1 > sizeof text) return errno = ENAMETOOLONG, nullptr;
-    ::memcpy(text + n, at, rest + 1);
-    ::strcpy(left, text);
-    at = left;
-    size = left[0] == '/' ? 0 : before;
-  }
-  if (size == 0) to[size++] = '/';
-  to[size] = '\0';
-  return to;
-}
-
-char* fb_realpath(const char* path, char* to) {
-  if (!path) return errno = EINVAL, nullptr;
-  if (!active() || inside != 0 || (!Route(AT_FDCWD, path).served() && !served_cwd()))
-    return libcs<char*(const char*, char*)>("realpath")(path, to);
-  char found[PATH_MAX];
-  if (!resolve(path, found)) return nullptr;
-  return to ? ::strcpy(to, found) : ::strdup(found);
-}
-char* fb_realpath_chk(const char* path, char* to, size_t size) {
-  if (size < PATH_MAX) ::abort();
-  return fb_realpath(path, to);
-}
-char* fb_canonicalize_file_name(const char* path) {
-  return fb_realpath(path, nullptr);
-}
-
-FOREBAY_EXPORT(realpath, fb_realpath);
-FOREBAY_EXPORT(__realpath_chk, fb_realpath_chk);
-FOREBAY_EXPORT(canonicalize_file_name, fb_canonicalize_file_name);
 }

@@ -1,13 +1,10 @@
 // Descriptors: opened, duplicated, closed, and their flags.
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/resource.h>
-#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -47,15 +44,29 @@ bool makes(int flags) {
   return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE;
 }
 
+// A folder is known by the name that it is opened by: with ".." in it, by the one that is right
+// also where links are on the way.
+__attribute__((noinline)) int open_served(const Route& route, int base, const char* path, int flags,
+                                          mode_t mode) {
+  char real[PATH_MAX];
+  if (::strstr(path, "..") && !(flags & (O_CREAT | O_NOFOLLOW)) && physical(base, path, real)) {
+    const Route there(AT_FDCWD, real);
+    if (there.served()) return ask(&Served::open, there.target, flags, mode);
+  }
+  return ask(&Served::open, route.target, flags, mode);
+}
+
 int open_at(int base, const char* path, int flags, mode_t mode) {
-  const Route route(base, path, !(flags & O_NOFOLLOW));
-  if (!route.served() && base == AT_FDCWD)
-    return fresh(next<"open64", int>(route.path, flags, mode));
-  if (!route.served())
-    return fresh(next<"openat64", int>(route.directory, route.path, flags, mode));
-  const int fd = ask(&Served::open, route.target, flags, mode);
-  if (fd >= 0 && fd <= 2) standard_stream_changed(fd);
-  return fd;
+  const bool last = !(flags & O_NOFOLLOW) && (flags & (O_CREAT | O_EXCL)) != (O_CREAT | O_EXCL);
+  return follow(base, path, last, [&](const Route& route) {
+    if (!route.served() && route.directory == AT_FDCWD)
+      return fresh(next<"open64", int>(route.path, flags, mode));
+    if (!route.served())
+      return fresh(next<"openat64", int>(route.directory, route.path, flags, mode));
+    const int fd = open_served(route, base, path, flags, mode);
+    if (fd >= 0 && fd <= 2) standard_stream_changed(fd);
+    return fd;
+  });
 }
 
 // The client's own descriptors go where no program looks for a free one.
@@ -68,8 +79,19 @@ int move_away(int fd) {
   int own = next<"fcntl64", int>(fd, F_DUPFD_CLOEXEC, high);
   if (own < 0) own = fd;
   if (own != fd) next<"close", int>(fd);
-  if (own < kMostDescriptors) slots[own].store(kOwn);
+  if (own < kMostDescriptors) set_slot(slots, slots_end, own, kOwn);
   return own;
+}
+
+// The client's connections. More than so many at once it does not have.
+std::atomic<int> g_connections[16];
+
+void remember_connection(int fd) {
+  for (auto& one : g_connections) {
+    int known = one.load();
+    if (known != fd && known != 0 && slots[known].load() == kOwn) continue;
+    if (one.compare_exchange_strong(known, fd)) return;
+  }
 }
 
 // `copy` is a new descriptor of what `fd` is.
@@ -123,6 +145,23 @@ int control(int fd, int command, void* argument) {
 }
 
 }  // namespace
+
+namespace forebay::preload {
+
+// In a child: a connection is its parent's, and must end when that one does, so that the server
+// hears of it and frees its locks. The number stays taken: the client closes it one day.
+void drop_parents_connections() {
+  int null = -1;
+  for (auto& one : g_connections) {
+    const int fd = one.exchange(0);
+    if (fd == 0 || slots[fd].load() != kOwn) continue;
+    if (null < 0) null = next<"open64", int>("/dev/null", O_RDWR | O_CLOEXEC, 0);
+    if (null >= 0) next<"dup3", int>(null, fd, O_CLOEXEC);
+  }
+  if (null >= 0) next<"close", int>(null);
+}
+
+}  // namespace forebay::preload
 
 extern "C" {
 
@@ -190,10 +229,11 @@ int fb_close(int fd) {
 
 int fb_close_range(unsigned first, unsigned last, int flags) {
   constexpr int kCloexec = 1 << 2;
-  if (!active() || (flags & kCloexec)) return next<"close_range", int>(first, last, flags);
-  const unsigned end = last < kMostDescriptors ? last : unsigned{kMostDescriptors} - 1;
+  if (!active() || (flags & kCloexec) || first > last)
+    return next<"close_range", int>(first, last, flags);
+  const auto end = static_cast<unsigned>(slots_end.load());
   unsigned from = first;
-  for (unsigned fd = first; fd <= end && first <= last; ++fd) {
+  for (unsigned fd = first; fd < end && fd <= last; ++fd) {
     void* const what = slots[fd].load(std::memory_order_relaxed);
     if (!what) continue;
     if (fd > from) next<"close_range", int>(from, fd - 1, flags);
@@ -270,78 +310,12 @@ FOREBAY_EXPORT(flock, fb_flock);
 FOREBAY_EXPORT(lockf, fb_lockf);
 FOREBAY_EXPORT(lockf64, fb_lockf);
 
-// ---- Waiting: a file is always ready ----
-
-int fb_poll(pollfd* all, nfds_t count, int timeout) {
-  int ready = 0;
-  for (nfds_t i = 0; active() && i < count; ++i)
-    if (is_served(all[i].fd)) ++ready;
-  if (ready == 0) return next<"poll", int>(all, count, timeout);
-  auto* const others = static_cast<pollfd*>(::malloc(count * sizeof(pollfd)));
-  if (!others) return errno = ENOMEM, -1;
-  for (nfds_t i = 0; i < count; ++i) {
-    others[i] = all[i];
-    if (is_served(all[i].fd)) others[i].fd = -1;
-  }
-  int done = next<"poll", int>(others, count, 0);
-  for (nfds_t i = 0; done >= 0 && i < count; ++i) {
-    const auto wanted =
-        static_cast<short>(all[i].events & (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM));
-    all[i].revents = is_served(all[i].fd) ? wanted : others[i].revents;
-    if (is_served(all[i].fd) && wanted) ++done;
-  }
-  ::free(others);
-  return done;
-}
-int fb_ppoll(pollfd* all, nfds_t count, const timespec* timeout, const sigset_t* mask) {
-  for (nfds_t i = 0; active() && i < count; ++i)
-    if (is_served(all[i].fd)) return fb_poll(all, count, 0);
-  return next<"ppoll", int>(all, count, timeout, mask);
-}
-
-FOREBAY_EXPORT(poll, fb_poll);
-FOREBAY_EXPORT(ppoll, fb_ppoll);
-
-// The sets of what is ours, taken out; how many.
-static int take_out(int count, fd_set* set, fd_set* ours) {
-  int found = 0;
-  FD_ZERO(ours);
-  for (int fd = 0; set && fd < count && fd < FD_SETSIZE; ++fd)
-    if (FD_ISSET(fd, set) && is_served(fd)) {
-      FD_CLR(fd, set);
-      FD_SET(fd, ours);
-      ++found;
-    }
-  return found;
-}
-static void put_back(int count, fd_set* set, const fd_set* ours) {
-  for (int fd = 0; set && fd < count && fd < FD_SETSIZE; ++fd)
-    if (FD_ISSET(fd, ours)) FD_SET(fd, set);
-}
-int fb_select(int count, fd_set* in, fd_set* out, fd_set* other, timeval* timeout) {
-  if (!active() || !served_if_loaded()) return next<"select", int>(count, in, out, other, timeout);
-  fd_set ready_in, ready_out, ignored;
-  const int found = take_out(count, in, &ready_in) + take_out(count, out, &ready_out);
-  take_out(count, other, &ignored);
-  timeval now = {0, 0};
-  const int done = next<"select", int>(count, in, out, other, found > 0 ? &now : timeout);
-  if (done < 0) return done;
-  put_back(count, in, &ready_in);
-  put_back(count, out, &ready_out);
-  return done + found;
-}
-int fb_epoll_ctl(int poll, int how, int fd, epoll_event* event) {
-  if (is_served(fd)) return errno = EPERM, -1;
-  return next<"epoll_ctl", int>(poll, how, fd, event);
-}
-
-FOREBAY_EXPORT(select, fb_select);
-FOREBAY_EXPORT(epoll_ctl, fb_epoll_ctl);
-
 // ---- Descriptors that the client makes for itself ----
 
 int fb_socket(int domain, int type, int protocol) {
-  return move_away(next<"socket", int>(domain, type, protocol));
+  const int fd = move_away(next<"socket", int>(domain, type, protocol));
+  if (inside != 0 && fd >= 0) remember_connection(fd);
+  return fd;
 }
 int fb_epoll_create1(int flags) {
   return move_away(next<"epoll_create1", int>(flags));
@@ -359,18 +333,30 @@ int fb_memfd_create(const char* name, unsigned flags) {
   return move_away(next<"memfd_create", int>(name, flags));
 }
 
-// Those that come by a message (the server's doorbell) as well: a number that the program may use
-// must never be one that the client writes to.
-ssize_t fb_recvmsg(int fd, msghdr* message, int flags) {
-  const ssize_t size = next<"recvmsg", ssize_t>(fd, message, flags);
-  if (inside == 0 || size < 0) return size;
+// Those that come by a message: to the client (the server's doorbell), and a number that the
+// program may use must never be one that the client writes to; or to the program, from another one
+// that has a served file open.
+static void received(msghdr* message) {
   for (cmsghdr* part = CMSG_FIRSTHDR(message); part; part = CMSG_NXTHDR(message, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
     int* const all = reinterpret_cast<int*>(CMSG_DATA(part));
     const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) all[i] = move_away(all[i]);
+    for (size_t i = 0; i < count; ++i) {
+      all[i] = move_away(all[i]);
+      if (inside == 0) adopt_if_placeholder(all[i]);
+    }
   }
+}
+ssize_t fb_recvmsg(int fd, msghdr* message, int flags) {
+  const ssize_t size = next<"recvmsg", ssize_t>(fd, message, flags);
+  if (size >= 0 && message->msg_controllen != 0 && active()) received(message);
   return size;
+}
+int fb_recvmmsg(int fd, mmsghdr* all, unsigned count, int flags, timespec* timeout) {
+  const int got = next<"recvmmsg", int>(fd, all, count, flags, timeout);
+  for (int i = 0; i < got && active(); ++i)
+    if (all[i].msg_hdr.msg_controllen != 0) received(&all[i].msg_hdr);
+  return got;
 }
 int fb_socketpair(int domain, int type, int protocol, int* two) {
   const int done = next<"socketpair", int>(domain, type, protocol, two);
@@ -384,6 +370,7 @@ int fb_pipe2(int* two, int flags) {
 }
 
 FOREBAY_EXPORT(recvmsg, fb_recvmsg);
+FOREBAY_EXPORT(recvmmsg, fb_recvmmsg);
 FOREBAY_EXPORT(socketpair, fb_socketpair);
 FOREBAY_EXPORT(pipe2, fb_pipe2);
 FOREBAY_EXPORT(socket, fb_socket);

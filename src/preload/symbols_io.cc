@@ -1,9 +1,11 @@
 // Bytes of open files, and what is done to open files as a whole.
+#include <linux/fs.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/statfs.h>
+#include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "preload/shim.h"
@@ -22,6 +24,7 @@ ssize_t move(int fd, bool write, const iovec* pieces, int count, At at, int flag
   constexpr int kKnown = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND;
   if (flags & ~kKnown) return errno = EOPNOTSUPP, -1;
   if (flags & RWF_NOWAIT) return errno = EOPNOTSUPP, -1;
+  ::pthread_testcancel();
   return ask(&Served::move,
              Transfer{fd, write, pieces, count, at.offset, at.placed, (flags & RWF_APPEND) != 0,
                       (flags & (RWF_DSYNC | RWF_SYNC)) != 0});
@@ -30,6 +33,15 @@ ssize_t move(int fd, bool write, const iovec* pieces, int count, At at, int flag
 ssize_t move(int fd, bool write, const void* bytes, size_t size, At at = {}) {
   const iovec piece = {const_cast<void*>(bytes), size};
   return move(fd, write, &piece, 1, at);
+}
+
+int unread(int fd, int* to) {
+  struct stat64 now;
+  const off64_t at = ::lseek64(fd, 0, SEEK_CUR);
+  if (at < 0 || ::fstat64(fd, &now) != 0) return -1;
+  const off64_t left = now.st_size > at ? now.st_size - at : 0;
+  *to = left < INT_MAX ? static_cast<int>(left) : INT_MAX;
+  return 0;
 }
 
 [[noreturn]] void too_small(const char* function) {
@@ -293,8 +305,12 @@ int fb_ioctl(int fd, unsigned long request, ...) {
   va_start(more, request);
   void* const argument = va_arg(more, void*);
   va_end(more);
+  if (request == FICLONE && is_served(static_cast<int>(reinterpret_cast<intptr_t>(argument))))
+    return errno = EXDEV, -1;
   if (!is_served(fd)) return next<"ioctl", int>(fd, request, argument);
   switch (request) {
+    case FIONREAD:
+      return unread(fd, static_cast<int*>(argument));
     case FIOCLEX:
       return ::fcntl(fd, F_SETFD, FD_CLOEXEC);
     case FIONCLEX:
@@ -305,6 +321,22 @@ int fb_ioctl(int fd, unsigned long request, ...) {
       return errno = ENOTTY, -1;
   }
 }
+// A terminal it is not; libc would ask the kernel, which says EBADF.
+int fb_tcgetattr(int fd, termios* to) {
+  return is_served(fd) ? (errno = ENOTTY, -1) : next<"tcgetattr", int>(fd, to);
+}
+int fb_tcsetattr(int fd, int how, const termios* from) {
+  return is_served(fd) ? (errno = ENOTTY, -1) : next<"tcsetattr", int>(fd, how, from);
+}
+pid_t fb_tcgetpgrp(int fd) {
+  return is_served(fd) ? (errno = ENOTTY, -1) : next<"tcgetpgrp", pid_t>(fd);
+}
+char* fb_ttyname(int fd) {
+  return is_served(fd) ? (errno = ENOTTY, nullptr) : next_pointer<"ttyname", char*>(fd);
+}
+int fb_ttyname_r(int fd, char* to, size_t room) {
+  return is_served(fd) ? errno = ENOTTY : next<"ttyname_r", int>(fd, to, room);
+}
 int fb_isatty(int fd) {
   if (!is_served(fd)) return next<"isatty", int>(fd);
   errno = ENOTTY;
@@ -312,5 +344,10 @@ int fb_isatty(int fd) {
 }
 
 FOREBAY_EXPORT(ioctl, fb_ioctl);
+FOREBAY_EXPORT(tcgetattr, fb_tcgetattr);
+FOREBAY_EXPORT(tcsetattr, fb_tcsetattr);
+FOREBAY_EXPORT(tcgetpgrp, fb_tcgetpgrp);
+FOREBAY_EXPORT(ttyname, fb_ttyname);
+FOREBAY_EXPORT(ttyname_r, fb_ttyname_r);
 FOREBAY_EXPORT(isatty, fb_isatty);
 }

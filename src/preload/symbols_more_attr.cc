@@ -20,7 +20,7 @@ int statfs_served(const Target& target, struct statfs* to) {
   struct statvfs found;
   if (ask(&Served::file_system, target, &found) != 0) return -1;
   *to = {};
-  to->f_type = 0x46424659;  // of our own
+  to->f_type = 0x65735546;  // as a mount's (FUSE): programs take it for a remote one
   to->f_bsize = static_cast<long>(found.f_bsize);
   to->f_frsize = static_cast<long>(found.f_frsize);
   to->f_blocks = found.f_blocks;

@@ -1,9 +1,11 @@
 // Names: made, removed, renamed, linked, read.
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/syscall.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "preload/shim.h"
@@ -168,6 +170,18 @@ int fb_mkfifo(const char* path, mode_t mode) {
   return fb_mkfifoat(AT_FDCWD, path, mode);
 }
 
+int fb_bind(int fd, const sockaddr* address, socklen_t size) {
+  constexpr size_t kFront = offsetof(sockaddr_un, sun_path);
+  if (!active() || !address || size <= kFront || address->sa_family != AF_UNIX)
+    return next<"bind", int>(fd, address, size);
+  char path[sizeof(sockaddr_un) + 1] = {};
+  const size_t length = size < sizeof(sockaddr_un) ? size : sizeof(sockaddr_un);
+  ::memcpy(path, reinterpret_cast<const char*>(address) + kFront, length - kFront);
+  if (!Route(AT_FDCWD, path, false).served()) return next<"bind", int>(fd, address, size);
+  return refuse("bind", "a served folder has regular files, folders and links only", EPERM);
+}
+
+FOREBAY_EXPORT(bind, fb_bind);
 FOREBAY_EXPORT(mkdir, fb_mkdir);
 FOREBAY_EXPORT(mkdirat, fb_mkdirat);
 FOREBAY_EXPORT(mknod, fb_mknod);
@@ -196,10 +210,7 @@ int fb_mkostemps(char* name, int suffix, int flags) {
   return temporary_file(name, suffix, flags);
 }
 char* fb_mkdtemp(char* name) {
-  if (!Route(AT_FDCWD, name).served() && !served_cwd()) {
-    char* (*const libcs)(char*) = reinterpret_cast<char* (*)(char*)>(find_next("mkdtemp"));
-    return libcs(name);
-  }
+  if (!Route(AT_FDCWD, name).served() && !served_cwd()) return next_pointer<"mkdtemp", char*>(name);
   return temporary(name, 0, [](const char* path) { return fb_mkdir(path, 0700); }) == 0 ? name
                                                                                         : nullptr;
 }
@@ -216,27 +227,34 @@ FOREBAY_EXPORT(mkdtemp, fb_mkdtemp);
 
 // ---- Reading links ----
 
+// The names of our descriptors and of our working directory are ours to tell; false: it is none.
+static bool own_link(const char* path, char* shown) {
+  if (!active() || inside != 0 || !path || ::strncmp(path, "/", 1) != 0) return false;
+  char own[32];
+  ::snprintf(own, sizeof own, "/proc/%d/", static_cast<int>(::getpid()));
+  for (const char* start : {"/proc/self/", "/dev/", static_cast<const char*>(own)}) {
+    const size_t size = ::strlen(start);
+    if (::strncmp(path, start, size) != 0) continue;
+    const char* const rest = path + size;
+    if (::strcmp(rest, "cwd") == 0 && served_cwd()) return ::strcpy(shown, served_cwd()), true;
+    if (::strncmp(rest, "fd/", 3) != 0 || rest[3] < '0' || rest[3] > '9') return false;
+    const int fd = ::atoi(rest + 3);
+    return is_served(fd) && ask(&Served::shown, fd, shown, PATH_MAX) == 0;
+  }
+  return false;
+}
 ssize_t fb_readlinkat(int base, const char* path, char* to, size_t room) {
   const Route route(base, path, false);
   if (route.served()) return ask(&Served::readlink, route.target, to, room);
-  return next<"readlinkat", ssize_t>(route.directory, route.path, to, room);
-}
-ssize_t fb_readlink(const char* path, char* to, size_t room) {
-  const Route route(AT_FDCWD, path, false);
-  if (route.served()) return ask(&Served::readlink, route.target, to, room);
-  const ssize_t size = next<"readlink", ssize_t>(route.path, to, room);
-  // The names of our descriptors and of our working directory are ours to tell.
-  int fd = -1;
-  if (size <= 0 || !served_if_loaded() || inside != 0) return size;
-  if (::sscanf(route.path, "/proc/self/fd/%d", &fd) != 1 &&
-      ::sscanf(route.path, "/dev/fd/%d", &fd) != 1)
-    return size;
-  if (!is_served(fd)) return size;
   char shown[PATH_MAX];
-  if (ask(&Served::shown, fd, shown, sizeof shown) != 0) return size;
+  if (!own_link(route.path, shown))
+    return next<"readlinkat", ssize_t>(route.directory, route.path, to, room);
   const size_t whole = ::strlen(shown), part = whole < room ? whole : room;
   ::memcpy(to, shown, part);
   return static_cast<ssize_t>(part);
+}
+ssize_t fb_readlink(const char* path, char* to, size_t room) {
+  return fb_readlinkat(AT_FDCWD, path, to, room);
 }
 ssize_t fb_readlink_chk(const char* path, char* to, size_t room, size_t size) {
   if (room > size) ::abort();

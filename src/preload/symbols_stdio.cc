@@ -20,6 +20,7 @@ namespace {
 struct Stream {
   FILE* file = nullptr;
   int fd = -1;
+  int orientation = 0;  // as fwide(3) gives it; libc's own for such streams is always narrow
   Stream* next = nullptr;
 };
 
@@ -113,19 +114,46 @@ int flags_of(const char* mode) {
   return flags | (both ? O_RDWR : mode[0] == 'r' ? O_RDONLY : O_WRONLY);
 }
 
+// As libc does: whoever only appends stands at the end from the start.
+void to_the_end(int fd, int flags) {
+  if ((flags & O_APPEND) && (flags & O_ACCMODE) == O_WRONLY) ::lseek64(fd, 0, SEEK_END);
+}
+
 FILE* open_stream(const char* path, const char* mode) {
   const int flags = flags_of(mode);
   if (flags < 0) return errno = EINVAL, nullptr;
   const int fd = ::open64(path, flags, 0666);
   if (fd < 0) return nullptr;
+  to_the_end(fd, flags);
   FILE* const file = make_stream(fd, mode);
   if (!file) ::close(fd);
   return file;
 }
 
-template <class F>
-F* libc_function(const char* name) {
-  return reinterpret_cast<F*>(find_next(name));
+// What the stream wants must be what the descriptor was opened for; appending is switched on.
+FILE* stream_over(int fd, const char* mode) {
+  const int flags = flags_of(mode), now = ::fcntl(fd, F_GETFL);
+  if (now < 0) return nullptr;
+  const int may = now & O_ACCMODE, wants = flags & O_ACCMODE;
+  if (flags < 0 || (may != O_RDWR && may != wants)) return errno = EINVAL, nullptr;
+  if ((flags & O_APPEND) && !(now & O_APPEND)) {
+    if (::fcntl(fd, F_SETFL, now | O_APPEND) != 0) return nullptr;
+    to_the_end(fd, flags);
+  }
+  return make_stream(fd, mode);
+}
+
+// A stream stays where it is in memory while its mode changes (freopen).
+void change_mode(FILE* file, int flags) {
+  constexpr int kNoReads = 0x4, kNoWrites = 0x8, kAppends = 0x1000;  // glibc's, in FILE::_flags
+  const int access = flags & O_ACCMODE;
+  __fpurge(file);
+  file->_flags &= ~(kNoReads | kNoWrites | kAppends);
+  file->_flags |= (access == O_WRONLY   ? kNoReads
+                   : access == O_RDONLY ? kNoWrites
+                                        : 0) |
+                  (flags & O_APPEND ? kAppends : 0);
+  file->_offset = -1;  // unknown
 }
 
 // ---- Standard streams ----
@@ -158,9 +186,26 @@ void use_libcs(int fd) {
   if (g_ours[fd] && *kVariables[fd] == g_ours[fd]) *kVariables[fd] = g_original[fd];
 }
 
+// A child that is forked while another thread has the list would wait for it for good.
+void hold_streams() {
+  ::pthread_mutex_lock(&g_streams_mutex);
+}
+void release_streams() {
+  ::pthread_mutex_unlock(&g_streams_mutex);
+}
+
 }  // namespace
 
 namespace forebay::preload {
+
+int* stream_orientation(FILE* file) {
+  Stream* const stream = stream_of(file);
+  return stream ? &stream->orientation : nullptr;
+}
+
+void keep_streams_over_fork() {
+  ::pthread_atfork(hold_streams, release_streams, release_streams);
+}
 
 void standard_stream_changed(int fd) {
   if (inside != 0) return;
@@ -194,11 +239,11 @@ extern "C" {
 FILE* fb_fopen(const char* path, const char* mode) {
   const Route route(AT_FDCWD, path);
   if (route.served()) return open_stream(path, mode);
-  return libc_function<FILE*(const char*, const char*)>("fopen64")(route.path, mode);
+  return next_pointer<"fopen64", FILE*>(route.path, mode);
 }
 FILE* fb_fdopen(int fd, const char* mode) {
-  if (is_served(fd)) return flags_of(mode) < 0 ? (errno = EINVAL, nullptr) : make_stream(fd, mode);
-  return libc_function<FILE*(int, const char*)>("fdopen")(fd, mode);
+  if (is_served(fd)) return stream_over(fd, mode);
+  return next_pointer<"fdopen", FILE*>(fd, mode);
 }
 int fb_fileno(FILE* file) {
   if (const Stream* const stream = stream_of(file)) return stream->fd;
@@ -209,27 +254,29 @@ int fb_fileno(FILE* file) {
 FILE* fb_freopen(const char* path, const char* mode, FILE* file) {
   const Route route(AT_FDCWD, path);
   Stream* const stream = stream_of(file);
-  if (!route.served() && !stream)
-    return libc_function<FILE*(const char*, const char*, FILE*)>("freopen64")(route.path, mode,
-                                                                              file);
+  if (!route.served() && !stream) return next_pointer<"freopen64", FILE*>(route.path, mode, file);
   const int flags = flags_of(mode);
   if (flags < 0) return errno = EINVAL, nullptr;
   int standard = -1;
   for (int fd = 0; fd <= 2; ++fd)
     if (*kVariables[fd] == file) standard = fd;
-  if (!path || (!stream && standard < 0)) {
+  if (!stream && standard < 0) {
     refuse("freopen", "only the standard streams can be led to a served file", ENOTSUP);
     return nullptr;
   }
   ::fflush(file);
   const int to = stream ? stream->fd : standard;
-  const int fd = ::open64(path, flags, 0666);
+  char same[32];
+  ::snprintf(same, sizeof same, "/dev/fd/%d", to);
+  const int fd = ::open64(path ? path : same, flags, 0666);
   if (fd < 0) return nullptr;
+  to_the_end(fd, flags);
   if (fd != to) {
-    if (::dup2(fd, to) < 0) return ::close(fd), nullptr;
+    if (::dup3(fd, to, flags & O_CLOEXEC) < 0) return ::close(fd), nullptr;
     ::close(fd);
   }
   FILE* const now = standard >= 0 ? *kVariables[standard] : file;
+  if (stream_of(now)) change_mode(now, flags);
   ::clearerr(now);
   return now;
 }

@@ -106,6 +106,20 @@ class Mounting(rig.MountCase):
         self.good("umount", self.path("front"))
         self.assertEqual(os.listdir(self.path("front")), [])
 
+    @unittest.skipUnless(rig.ROOT, "the benchmark mounts as root")
+    def test_a_killed_benchmark_leaves_no_mount(self):
+        if not os.path.exists(os.path.join(os.path.dirname(rig.FOREBAY), "../bench/passthrough_ll")):
+            self.skipTest("passthrough_ll was not built")
+        folder = self.path("bench")
+        os.mkdir(folder)
+        bench = self.background("bench", "posix", "--quick", "--only", "mount-write", "--dir", folder)
+        rig.wait_for("its mount", lambda: folder in mounts() or bench.poll() is not None)
+        self.assertIsNone(bench.poll(), "it ended before it was killed")
+        bench.kill()
+        rig.wait_for("the mounts' end", lambda: folder not in mounts())
+        rig.wait_for("the processes' end", lambda: subprocess.run(
+            ["pgrep", "-f", folder], capture_output=True, timeout=rig.SOON).returncode != 0)
+
     def test_what_a_store_cannot_keep(self):
         for kind in (stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR):
             with self.assertRaises(OSError) as caught:

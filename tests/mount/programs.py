@@ -11,6 +11,7 @@ import rig
 
 SOURCES = os.path.join(rig.HERE, "../../src/core")
 PYTHON = "/usr/bin/python3"
+CALLS = os.path.join(rig.HERE, "../preload/calls.c")
 
 SQLITE = r"""
 import sqlite3, multiprocessing, sys
@@ -58,6 +59,16 @@ print(numpy.fromfile("array").sum())
 numpy.save("saved.npy", a[::3])
 print(numpy.load("saved.npy", mmap_mode="r")[2, 3], numpy.array_equal(numpy.load("saved.npy"), a[::3]))
 del a
+"""
+
+HDF5 = r"""
+rows, columns = 60, 50
+with open("numbers.txt", "w") as file:
+    for r in range(rows):
+        file.write(" ".join(str((r * columns + c) % 97) for c in range(columns)) + "\n")
+with open("import.conf", "w") as file:
+    file.write("PATH /group/set\nINPUT-CLASS TEXTIN\nRANK 2\nDIMENSION-SIZES 60 50\n"
+               "OUTPUT-CLASS IN\nOUTPUT-SIZE 32\nCHUNKED-DIMENSION-SIZES 20 25\nCOMPRESSION-PARAM 3\n")
 """
 
 PROJECT = {
@@ -152,11 +163,64 @@ class Programs:
         self.both(f"{PYTHON} {script} spawn")
         self.same_trees()
 
+    @needs("gcc")
+    def test_calls_of_libc(self):
+        program = self.path("calls")
+        subprocess.run(["gcc", "-O1", "-w", "-std=gnu2x", "-o", program, CALLS], check=True, timeout=200,
+                       capture_output=True)
+        lines = []
+        for folder in (self.view, self.plain):
+            place = os.path.join(folder, "1234567"[len(os.path.basename(folder)) - 1:])  # as long as the other
+            os.mkdir(place)
+            done = subprocess.run([program, place], capture_output=True, timeout=200)
+            self.assertEqual((done.returncode, done.stderr), (0, b""), folder)
+            lines.append(done.stdout.decode().splitlines())
+        self.assertEqual([], [pair for pair in zip(*lines) if pair[0] != pair[1]])
+        self.assertEqual(len(lines[0]), len(lines[1]))
+
+    def test_virtual_environment(self):  # links with whole paths, out of the folder
+        if subprocess.run([PYTHON, "-c", "import venv"], capture_output=True).returncode != 0:
+            self.skipTest("not installed: venv")
+        self.both(f"{PYTHON} -m venv --without-pip env && readlink env/bin/python3 && ls env/bin &&"
+                  " echo 'import sys; print(sys.prefix != sys.base_prefix)' > env/script.py &&"
+                  " echo 'word = 5' > $(echo env/lib/python3*/site-packages)/module.py &&"
+                  " env/bin/python env/script.py && env/bin/python -c 'import module; print(module.word)'")
+
     def test_numpy(self):
         if subprocess.run([PYTHON, "-c", "import numpy"], capture_output=True).returncode != 0:
             self.skipTest("not installed: python3-numpy")
         self.both(f"{PYTHON} {self.script('array.py', NUMPY)}")
         self.same_trees()
+
+    @needs("rsync")
+    def test_rsync(self):
+        self.both(f"rsync -a {SOURCES}/ tree && rsync -aHAX --delete tree/ again && diff -r tree again"
+                  " && echo more >> tree/README.md && rm tree/log.h && ln tree/README.md tree/hard"
+                  " && ln -s hard tree/link && rsync -aHc --delete --itemize-changes tree/ again | sort"
+                  " && diff -r tree again && dd if=/dev/urandom of=tree/big bs=1M count=8 status=none"
+                  " && rsync -a --no-whole-file --inplace tree/ again"
+                  " && printf x | dd of=tree/big bs=1 seek=4000000 conv=notrunc status=none"
+                  " && rsync -ac --no-whole-file --partial tree/ again && cmp tree/big again/big"
+                  " && rsync -anc --itemize-changes tree/ again && rm tree/big again/big && stat -c %h again/hard")
+        self.same_trees()
+
+    @needs("h5import", "h5dump", "h5diff", "h5repack", "h5ls", "h5copy")
+    def test_hdf5_tools(self):
+        out = self.both(
+            f"{PYTHON} {self.script('hdf5.py', HDF5)} && h5import numbers.txt -c import.conf -o a.h5 >/dev/null"
+            " && h5dump -d /group/set a.h5 | md5sum && h5repack -f GZIP=6 -l CHUNK=10x10 a.h5 b.h5"
+            " && h5diff a.h5 b.h5 && h5copy -i a.h5 -o b.h5 -s /group/set -d /copy && h5ls -r b.h5"
+            " && h5diff a.h5 b.h5 /group/set /copy && h5repack -f NONE -l CONTI b.h5 c.h5 && h5dump -H c.h5"
+            " && h5dump -d /copy -o text -b LE -o binary c.h5 >/dev/null && md5sum binary")
+        self.assertIn("DATASET", out)
+
+    @needs("sqlite3")
+    def test_sqlite_shell(self):
+        self.assertIn("ok\n400\n", self.both(
+            "sqlite3 s 'create table t (who, n)'; for i in 1 2 3 4; do (for n in $(seq 5); do sqlite3 -cmd"
+            " '.timeout 60000' s \"with recursive c(x) as (select 1 union all select x + 1 from c where x < 20)"
+            " insert into t select $i, x from c\"; done) & done; wait; sqlite3 s 'pragma integrity_check;"
+            " select count(*) from t; vacuum; select sum(n) from t'; rm s"))
 
     @needs("fio")
     def test_fio(self):

@@ -89,6 +89,36 @@ sys.stdin.read()
 """
 
 
+# Killed with a lock, while a child that has nothing to do with it lives on.
+ORPHAN = r"""
+import fcntl, os, signal, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)
+fcntl.lockf(fd, fcntl.LOCK_EX)
+pid = os.fork()
+if pid == 0:
+    os.closerange(0, 3)
+    time.sleep(100)
+print(pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+# Children that share an offset are killed while they move it, and are not waited for at once.
+KILLED = r"""
+import os, signal, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)
+for i in range(30):
+    pid = os.fork()
+    if pid == 0:
+        while True:
+            os.write(fd, b"x")
+    time.sleep(0.02 + i * 0.0003)
+    os.kill(pid, signal.SIGKILL)
+    os.write(fd, b"y")
+    os.waitpid(pid, 0)
+print(os.lseek(fd, 0, os.SEEK_CUR) >= os.fstat(fd).st_size - 30)
+"""
+
+
 class Refusals(rig.PreloadCase):
     """With a server."""
 
@@ -120,6 +150,8 @@ class Refusals(rig.PreloadCase):
         self.assertEqual((done.returncode, done.stdout), (0, b"0\n"), done)
         self.assertEqual(done.stderr, b"write: Bad file descriptor, open: refused\n")
         self.bad_doctor(program, "static")
+        done = self.served(program)
+        self.assertIn(b"runs, and is not served: ", done.stderr)
 
     def test_set_uid_program(self):
         program = self.path("cat")
@@ -203,6 +235,33 @@ class Refusals(rig.PreloadCase):
         self.assertEqual((process.wait(rig.SOON), process.stderr.read()), (0, b""))
         with open(os.path.join(self.data, "log"), encoding="utf-8") as file:
             self.assertEqual(file.read().split(), [str(i) for i in range(1, 41)])
+
+
+class Deaths(rig.PreloadCase):
+    """Processes that are killed."""
+
+    server = False
+
+    def test_locks_end_with_their_process_and_not_with_its_children(self):
+        self.env["FOREBAY_SERVER_GRACE"] = "1s"
+        self.start()
+        done = self.served(rig.PYTHON, self.script("orphan.py", ORPHAN), f"{self.view}/f",
+                           timeout=rig.SOON)
+        child = int(done.stdout)
+        try:
+            taken = self.served(rig.PYTHON, "-c", "import fcntl, sys; f = open(sys.argv[1], 'r+');"
+                                " fcntl.lockf(f, fcntl.LOCK_EX); print('taken')", f"{self.view}/f",
+                                timeout=50)
+            self.assertEqual((taken.returncode, taken.stdout), (0, b"taken\n"), taken)
+            os.kill(child, 0)  # it lives
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+    def test_offset_of_a_process_that_was_killed(self):
+        self.start()
+        done = self.served(rig.PYTHON, self.script("killed.py", KILLED), f"{self.view}/f",
+                           timeout=rig.SOON)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"True\n", b""))
 
 
 class NoServer(rig.PreloadCase):
