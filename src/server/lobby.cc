@@ -76,9 +76,10 @@ Result<void> Lobby::add_export(ExportOptions options, std::unique_ptr<Store> sto
   if (find_export(options.name) && !options.name.empty()) {
     return Error(EEXIST, fmt::format("two exports are named '{}'", options.name));
   }
-  auto made = Export::make(std::move(options), std::move(store), counters_, boot_);
+  const bool relays = options_->cluster != nullptr;
+  auto made = Export::make(std::move(options), std::move(store), counters_, boot_, relays);
   if (!made) return std::move(made).error();
-  if (options_->cluster) {
+  if (relays) {
     (*made)->relay = std::make_unique<Relay>(
         Relay::Parts{options_->cluster, (*made)->options.name, (*made)->root, &(*made)->store()});
   }

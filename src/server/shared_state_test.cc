@@ -40,7 +40,7 @@ class SharedStateTest : public ::testing::Test {
     options.pool = 64_KiB;
     options.chunk = 16_KiB;
     options.state = {folder, false, 4096};
-    return Export::make(options, std::make_unique<Borrowed>(memory_), counters_, 1);
+    return Export::make(options, std::make_unique<Borrowed>(memory_), counters_, 1, false);
   }
   void start(const std::string& folder) {
     auto export_made = made(folder);

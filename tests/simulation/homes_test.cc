@@ -36,6 +36,7 @@ class Mount final : public Store {
 struct Setting {
   When behind = When::never;
   std::vector<std::string> servers = {"a", "b", "c"};
+  uint64_t pool = 1_MiB, chunk = 16_KiB;
 };
 
 class Cluster {
@@ -60,8 +61,8 @@ class Cluster {
     host.server = std::make_unique<Server>(options, loop, std::vector<Loop*>{&loop}, host.counters);
     ExportOptions exported;
     exported.name = "main";
-    exported.pool = 1_MiB;
-    exported.chunk = 16_KiB;
+    exported.pool = setting_.pool;
+    exported.chunk = setting_.chunk;
     exported.write_behind.when = setting_.behind;
     auto added = host.server->add_export(exported, std::make_unique<Mount>(store ? *store : disk));
     FOREBAY_ASSERT(added.has_value());
@@ -396,6 +397,54 @@ TEST_P(HomesTest, NothingIsTorn) {
       EXPECT_TRUE(got == std::string(size, got[0])) << "torn, " << size << " bytes";
     }
   }
+}
+
+// Requests that are larger than all memory of both servers, from each to the other, at once, with
+// pools of the fewest buffers: nobody holds what another waits for.
+TEST_P(HomesTest, LargeRequestsThatCrossDoNotWaitForEachOther) {
+  Cluster cluster(test_seed(), {GetParam(), {"a", "b"}, 256_KiB, 64_KiB});
+  struct Crossing {
+    OpenFile file;
+    std::string bytes, got;
+    Extents extents;
+  };
+  std::vector<std::unique_ptr<Crossing>> all;
+  for (int i = 0; all.size() < 24; ++i) {
+    const std::string via = all.size() % 2 == 0 ? "a" : "b";
+    const OpenFile file = Program(cluster.client(via)).create(fmt::format("x{}", i)).value();
+    if (cluster.home_of(file.handle) == via) continue;
+    auto one = std::make_unique<Crossing>();
+    one->file = file;
+    one->bytes = pattern(cluster.random, 1000000);
+    std::vector<Extent> pieces;
+    if (all.size() % 3 == 0) {  // in so many pieces that each chunk has a long list at its home
+      for (uint64_t at = 0; at < one->bytes.size(); at += 100)
+        pieces.push_back({Offset(2 * at), Length(100)});
+    } else {
+      pieces.push_back({Offset(7), Length(one->bytes.size())});
+    }
+    one->extents = Extents::make(pieces).value();
+    one->got.assign(one->bytes.size(), '?');
+    all.push_back(std::move(one));
+  }
+  const Time began = cluster.loop.now();
+  for (const Op op : {Op::write, Op::read}) {
+    size_t left = all.size();
+    for (size_t i = 0; i < all.size(); ++i) {
+      Program program(cluster.client(i % 2 == 0 ? "a" : "b"));
+      Crossing& one = *all[i];
+      Request r = program.transfer(op, one.file, 0, op == Op::write ? one.bytes : one.got);
+      r.file = one.extents;
+      program.store().submit(std::move(r), [&](Result<Reply>&& result) {
+        EXPECT_TRUE(result) << result.error().message();
+        --left;
+      });
+    }
+    cluster.loop.run_until([&] { return left == 0; }, 10min);
+    ASSERT_EQ(left, 0u);
+  }
+  EXPECT_LT(cluster.loop.now() - began, 20s) << "somebody has waited for a deadline";
+  for (const auto& one : all) EXPECT_TRUE(one->got == one->bytes);
 }
 
 INSTANTIATE_TEST_SUITE_P(Behind, HomesTest, testing::Values(When::never, When::always),
