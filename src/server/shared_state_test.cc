@@ -181,6 +181,23 @@ TEST_F(SharedStateTest, TemporaryAttributesOfAnEarlierLifeAreKeptForADay) {
   EXPECT_EQ(attr(Op::attr_get, f, "tmp:a").error().code(), ENODATA);
 }
 
+TEST_F(SharedStateTest, FilesThatLiveElsewhereByANewListAreNotSilentlyForgotten) {
+  const Handle ours = file("ours"), theirs = file("theirs");
+  const auto lives_here = [&](const Handle& handle) { return handle == ours; };
+  attr(Op::attr_create, ours, "n").value();
+  place(theirs, 10).value();
+  attr(Op::attr_create, theirs, "tmp:n").value();
+  attr(Op::attr_create, theirs, "n").value();
+  EXPECT_EQ(export_->state().forget_others(lives_here).error().code(), EXDEV);
+  EXPECT_TRUE(attr(Op::attr_get, theirs, "n")) << "it is still there";
+  attr(Op::attr_remove, theirs, "n").value();
+  EXPECT_TRUE(export_->state().forget_others(lives_here));
+  EXPECT_FALSE(attr(Op::attr_get, theirs, "tmp:n"));
+  EXPECT_TRUE(attr(Op::attr_get, ours, "n"));
+  restart();
+  EXPECT_EQ(export_->state().status().counts.files, 1u);
+}
+
 TEST_F(SharedStateTest, AnotherServersEndIsNotItsClients) {
   const Handle f = file("f");
   ASSERT_TRUE(attr(Op::attr_create, f, "tmp:a", 5));
