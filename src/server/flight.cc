@@ -47,7 +47,7 @@ std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session,
   }
   if (bulk_write) return std::make_shared<WriteFlight>(std::move(session), std::move(message));
   if (bulk_read) return std::make_shared<ReadFlight>(std::move(session), std::move(message));
-  if (NameFlight::takes(*session, message.request)) {
+  if (NameFlight::takes(message.request)) {
     return std::make_shared<NameFlight>(std::move(session), std::move(message));
   }
   return std::make_shared<CallFlight>(std::move(session), std::move(message), std::move(eager));

@@ -82,8 +82,14 @@ Result<void> Lobby::add_export(ExportOptions options, std::unique_ptr<Store> sto
   if (relays) {
     (*made)->relay = std::make_unique<Relay>(
         Relay::Parts{options_->cluster, (*made)->options.name, (*made)->root, &(*made)->store()});
+    const auto ours = (*made)->state().forget_others(
+        [&](const Handle& file) { return (*made)->lives_here(file); });
+    if (!ours) {
+      (*made)->drop_store();
+      return Error(ours.error()).at(fmt::format("export '{}'", (*made)->options.name));
+    }
   }
-  (*made)->locks.begin(loop_.now());
+  (*made)->locks.begin(loop_.now(), boot_);
   (*made)->leases->begin(loop_.now());
   exports_.push_back(std::move(*made));
   return {};
