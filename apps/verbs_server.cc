@@ -211,6 +211,18 @@ void show_exports(const Json& status) {
   }
 }
 
+void show_servers(const Json& status) {
+  std::vector<std::vector<std::string>> rows = {
+      {"SERVER", "EXPORT", "STATE", "RELAYED TO IT", "UNDER WAY"}};
+  for (const Json& e : status["exports"].array()) {
+    for (const Json& s : e["cluster"]["servers"].array()) {
+      rows.push_back({printable(s["name"].text()), printable(e["name"].text()), s["state"].text(),
+                      number(s["relayed"]), number(s["under_way"])});
+    }
+  }
+  if (rows.size() > 1) fmt::print("\n{}", columns(rows, "<<<>>"));
+}
+
 void show_sessions(const Json& status) {
   std::vector<std::vector<std::string>> rows = {{"CLIENT", "PROGRAM", "USER", "JOB", "EXPORT",
                                                  "REQUESTS", "UNDER WAY", "WRITTEN", "READ",
@@ -235,6 +247,7 @@ void show_status(const Json& status, const std::string& addresses) {
              status["stopping"].boolean() ? " (stopping)" : "", status["pid"].integer(),
              about_duration(std::chrono::duration_cast<Duration>(uptime)), addresses);
   show_exports(status);
+  show_servers(status);
   show_sessions(status);
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -110,6 +111,26 @@ Result<void> write_record(const std::string& path, const std::string& text) {
   return failed == 0 ? Result<void>() : Error(failed, path);
 }
 
+// A server that keeps what clients share has left its name in the export's folder (build_state.cc).
+// One that is not of the new list would leave the attributes of its files behind.
+Result<void> nobody_left_out(const ExportConfig& config, const std::vector<std::string>& servers) {
+  constexpr std::string_view kKept = "state.";
+  std::error_code failed;
+  const auto folder = fmt::format("{}/{}", config.path, kOwnFolder);
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
+    const std::string file = entry.path().filename();
+    if (!file.starts_with(kKept) || file.ends_with(".new")) continue;
+    const std::string name = file.substr(kKept.size());
+    if (std::ranges::find(servers, name) != servers.end()) continue;
+    return Error(
+        EBUSY, fmt::format("export {}: what clients share about its files is kept at "
+                           "server '{}', too, which is none of {}; if that is not needed "
+                           "any more, remove {}",
+                           config.name, name, plan::Homes(servers).text(), entry.path().string()));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<ClusterMember>> cluster_members(const ClusterConfig& config) {
@@ -167,6 +188,7 @@ Result<void> claim_export(const ExportConfig& config, const std::vector<std::str
   auto record = read_record(path);
   if (!record && record.error().code() == ENOENT) {
     if (ours.empty()) return {};
+    if (auto all = nobody_left_out(config, servers); !all) return all;
     // The store has made its folder; with a key_file of its own it may be without.
     ::mkdir(fmt::format("{}/{}", config.path, kOwnFolder).c_str(), 0700);
     auto written = write_record(path, ours);

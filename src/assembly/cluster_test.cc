@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "core/testing.h"
 
 namespace forebay {
@@ -61,6 +64,22 @@ TEST(Cluster, OneListForAnExport) {
     EXPECT_EQ(refused.error().code(), EBUSY);
     EXPECT_THAT(refused.error().what(), HasSubstr(dir / ".forebay/servers"));
   }
+}
+
+TEST(Cluster, AServerThatKeepsAttributesIsNotLeftOutOfANewList) {
+  TempDir dir;
+  ExportConfig config;
+  config.name = "x";
+  config.path = dir.path();
+  std::filesystem::create_directory(dir / ".forebay");
+  for (const char* name : {"a", "b", "c"}) {
+    std::ofstream(dir / ".forebay/state." + name) << "0123456789abcdef\n";
+  }
+  const auto refused = claim_export(config, {"a", "b"});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().what(), HasSubstr("at server 'c'"));
+  std::filesystem::remove(dir / ".forebay/state.c");
+  EXPECT_TRUE(claim_export(config, {"a", "b"}));
 }
 
 }  // namespace

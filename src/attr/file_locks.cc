@@ -133,6 +133,27 @@ std::vector<FileLocks::Ticket> FileLocks::unlock(std::string_view file, Owner ow
   return granted;
 }
 
+std::optional<std::vector<FileLocks::Ticket>> FileLocks::inherit(std::string_view file, Owner from,
+                                                                 Owner to, const Lock& lock) {
+  Book* const book = find_book(file, lock.kind);
+  const auto state = owners_.find(from);
+  if (!book || state == owners_.end() || from == to) return std::nullopt;
+  const auto pieces = state->second.pieces.find(book);
+  if (pieces == state->second.pieces.end()) return std::nullopt;
+  ExtentSet missing = {lock.range};
+  for (const auto& [offset, id] : pieces->second) {
+    const Lock& held = pieces_.at(id).lock;
+    if (held.exclusive || !lock.exclusive) missing = subtract(missing, ExtentSet{held.range});
+  }
+  if (!missing.empty()) return std::nullopt;
+  cut(*book, from, lock.range);
+  drop_if_empty(from);
+  add(*book, to, lock);
+  std::vector<Ticket> granted;
+  freed(*book, {lock.range}, granted);  // it may be less than it was
+  return granted;
+}
+
 std::vector<FileLocks::Ticket> FileLocks::give_up(Ticket ticket) {
   std::vector<Ticket> granted;
   const auto found = waits_.find(ticket);

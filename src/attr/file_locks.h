@@ -70,8 +70,13 @@ class FileLocks {
   Result<Outcome> lock(std::string_view file, Owner owner, const Lock& lock, bool wait);
   // Frees what the owner holds there; never fails. Returns what that grants.
   std::vector<Ticket> unlock(std::string_view file, Owner owner, Kind kind, Extent range);
+  // What `from` holds, all of it and in no lesser mode, is `to`'s from now on; nothing: it does
+  // not. Returns what that grants to others.
+  std::optional<std::vector<Ticket>> inherit(std::string_view file, Owner from, Owner to,
+                                             const Lock& lock);
   // No longer waits; returns what that grants to others. Nothing if it was granted.
   std::vector<Ticket> give_up(Ticket ticket);
+  bool knows(uint64_t client) const { return clients_.contains(client); }  // it holds, or waits
   // Frees all that a client's owners hold and wait for.
   std::vector<Ticket> forget(uint64_t client);
 

@@ -44,6 +44,23 @@ TEST(FileLocks, ExclusiveExcludesOthersOnly) {
   EXPECT_EQ(state(locks.lock("f", {2, 1}, whole(kExclusive), kTry)), State::granted);
 }
 
+TEST(FileLocks, AnHeirHasAllOfItOrNothing) {
+  FileLocks locks;
+  locks.lock("f", {1, 7}, range(kExclusive, 0, 20), kTry).value();
+  locks.lock("f", {1, 7}, range(kShared, 20, 10), kTry).value();
+  const Ticket waits = locks.lock("f", {3, 1}, range(kShared, 0, 5), kWait).value().ticket;
+  EXPECT_FALSE(locks.inherit("f", {1, 7}, {2, 7}, range(kExclusive, 10, 20))) << "shared";
+  EXPECT_FALSE(locks.inherit("f", {1, 7}, {2, 7}, range(kShared, 20, 11))) << "not all of it";
+  EXPECT_FALSE(locks.inherit("f", {1, 8}, {2, 7}, range(kShared, 0, 5))) << "another's";
+  EXPECT_FALSE(locks.inherit("g", {1, 7}, {2, 7}, range(kShared, 0, 5)));
+  EXPECT_EQ(locks.inherit("f", {1, 7}, {2, 7}, range(kExclusive, 0, 10)), Tickets{});
+  EXPECT_EQ(locks.inherit("f", {1, 7}, {2, 7}, range(kShared, 10, 20)), Tickets{});
+  EXPECT_EQ(locks.forget(1), Tickets{}) << "nothing is left of it";
+  EXPECT_EQ(state(locks.lock("f", {4, 1}, range(kShared, 10, 20), kTry)), State::granted);
+  EXPECT_EQ(state(locks.lock("f", {4, 1}, range(kExclusive, 10, 20), kTry)), State::refused);
+  EXPECT_EQ(locks.inherit("f", {2, 7}, {5, 7}, range(kShared, 0, 10)), Tickets{waits}) << "less";
+}
+
 TEST(FileLocks, TestNamesTheLowestInTheWay) {
   FileLocks locks;
   locks.lock("f", {1, 1}, range(kShared, 20, 10), kTry).value();

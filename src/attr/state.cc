@@ -68,6 +68,10 @@ uint32_t State::find(std::string_view key) const {
 }
 
 Result<uint64_t> State::add_file(const Command& c) {
+  if (File* const known = at(c.file); known && known->key == c.name) {
+    known->handle = c.handle.empty() ? c.name : c.handle;
+    return uint64_t{c.file};
+  }
   if (c.file == 0 || at(c.file) || numbers_.contains(c.name)) {
     return strange(c, "it is known already");
   }
@@ -295,6 +299,12 @@ Result<uint64_t> State::forget_client(const Command& c) {
   for (const Done& done : lanes) {
     File* const file = done.open ? at(done.file) : nullptr;
     if (!file) continue;
+    // The file may be another, if the one of that number was forgotten.
+    const auto granted = file->open.find(done.value);
+    if (granted == file->open.end() || granted->second.once.client != c.once.client ||
+        granted->second.once.client2 != c.once.client2) {
+      continue;
+    }
     (void)settle(*file, {.kind = Kind::lost, .file = done.file, .value = done.value});
   }
   return uint64_t{0};

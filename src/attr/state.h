@@ -43,7 +43,8 @@ namespace forebay::attr {
 struct Command {
   enum class Kind : uint8_t {
     life = 1,  // value: this life of the server, one more than the last
-    file,      // file: a number that is free; name: its key; handle: one of its handles
+    file,      // file: a number that is free; name: its key; handle: one of its handles. Of a file
+               // that is known: another handle
     forget_file,
     create,  // file, name, value
     remove,  // file, name

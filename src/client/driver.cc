@@ -1,5 +1,7 @@
 #include "client/driver.h"
 
+#include <signal.h>
+
 #include <algorithm>
 
 #include "core/log.h"
@@ -19,6 +21,7 @@ constexpr uint64_t kSmall = 32_KiB;
 // call has had its wait already.
 constexpr auto kQuiet = std::chrono::microseconds(500);
 
+constexpr int kLookTurns = 16;
 constexpr int kTestTurns = 16;  // that a test, which does not wait, may do for others
 
 // All that it needs of the client is sent with it.
@@ -103,7 +106,7 @@ void Driver::submit(Request&& request, Completion&& done) {
     return session_->submit(std::move(request), std::move(done), true);
   }
   std::unique_lock lock(mutex_);
-  if (!background_.joinable()) background_ = std::thread([this] { work_in_background(); });
+  begin_background();
   const bool small = is_small(request);
   urgent_ = urgent_ || !small;
   if (led_ || (helped_ && small && (background_left_ || !inbox_.empty()))) {
@@ -125,7 +128,7 @@ void Driver::submit(Request&& request, Completion&& done) {
 void Driver::hold_leases(LeaseHolder* holder) {
   if (own_loop_ && holder) {
     std::lock_guard lock(mutex_);
-    if (!background_.joinable()) background_ = std::thread([this] { work_in_background(); });
+    begin_background();
   }
   Waiter waiter;
   run(waiter, [&] {
@@ -155,8 +158,7 @@ void Driver::give_back(uint64_t lease) {
 // and its outcome be unknown for no reason.
 void Driver::settle(const Request& request) {
   if (!own_loop_ || !session_->idle() || repeatable(request)) return;
-  for (int i = 0; i < 16 && loop_.run_one(Duration::zero()); ++i) {
-  }
+  look();
 }
 
 // ---- Leading and following ----
@@ -271,18 +273,30 @@ void Driver::take_lead() {
 
 void Driver::let_go() {
   const bool background_left = session_->background() != 0;
-  const bool watched = session_->watches();
+  const Duration quiet = session_->watches() ? Duration(kQuiet) : session_->looks_every();
   std::lock_guard lock(mutex_);
   leader_.store(std::thread::id(), std::memory_order_relaxed);
   led_ = false;
   background_left_ = background_left;
-  if (watched && !std::exchange(watched_, true)) background_changed_.notify_one();
-  watched_ = watched;
+  if (own_loop_ && std::exchange(quiet_, quiet) != quiet && quiet != Duration::zero()) {
+    begin_background();
+    background_changed_.notify_one();
+  }
   if (!followers_.empty()) {
     followers_.front()->changed.notify_one();
   } else if (background_left || !inbox_.empty()) {
     call_background();
   }
+}
+
+// With mutex_ held. The application's signals are not for its thread.
+void Driver::begin_background() {
+  if (background_.joinable()) return;
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, &before);
+  background_ = std::thread([this] { work_in_background(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 // With mutex_ held.
@@ -302,18 +316,25 @@ bool Driver::await_work(std::unique_lock<std::mutex>& lock) {
   background_idle_ = true;
   bool listen = false;
   while (!stopping_ && !wanted() && !listen) {
-    if (!watched_) {
+    if (quiet_ == Duration::zero()) {
       background_changed_.wait(lock);
       continue;
     }
     const uint64_t before = leads_;
-    background_changed_.wait_for(lock, kQuiet);
-    listen = !led_ && watched_ && leads_ == before;
+    const Duration quiet = quiet_;
+    const bool called = background_changed_.wait_for(lock, quiet) == std::cv_status::no_timeout;
+    listen = !called && !led_ && quiet_ == quiet && leads_ == before;
   }
   background_idle_ = false;
   if (listen || stopping_) return listen && !stopping_;
   if (helped_) background_changed_.wait_for(lock, kGrace, [&] { return stopping_ || urgent_; });
   return !stopping_ && wanted();
+}
+
+// Has anything happened to the connection?
+void Driver::look() {
+  for (int i = 0; i < kLookTurns && loop_.run_one(Duration::zero()); ++i) {
+  }
 }
 
 void Driver::work_in_background() {
@@ -324,6 +345,7 @@ void Driver::work_in_background() {
     take_lead();
     lock.unlock();
     drain();
+    if (!session_->watches()) look();
     Callback<bool()> none = [this] {
       return session_->background() == 0 && (visited_ || !session_->watches());
     };

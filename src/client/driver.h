@@ -14,6 +14,9 @@
 //    background thread comes only for those that need the client's hand soon, or after a while.
 //  - While leases are held somebody must hear of recalls: when nobody has led for a moment the
 //    background thread does, and lets go as soon as anybody calls.
+//  - While locks are held somebody must notice that the server was restarted, and reclaim them:
+//  when
+//    nobody has led for a while the background thread looks.
 // A loop that somebody else runs (simulated) needs none of this: everything happens on its one
 // thread.
 //
@@ -73,6 +76,8 @@ class Driver {
   void nudge();
   void work_in_background();
   void call_background();
+  void begin_background();
+  void look();
   bool await_work(std::unique_lock<std::mutex>& lock);
   void leave();
 
@@ -97,7 +102,7 @@ class Driver {
   bool background_idle_ = false;  // its thread waits to be called
   bool helped_ = false;           // whoever waits helps
   bool urgent_ = false;           // the background thread is to come at once
-  bool watched_ = false;          // when nobody leads: leases are held
+  Duration quiet_{0};             // when nobody leads: after this the background thread listens
   uint64_t leads_ = 0;            // counts leaders
   std::vector<Task> inbox_;
   std::vector<Waiter*> followers_;

@@ -47,6 +47,7 @@ class Link final : private ConnectionHandler {
   ~Link() override;
 
   bool up() const { return state_ == State::up; }
+  bool trying() const { return state_ != State::up && state_ != State::idle; }
   // Somebody waits who did not before: connects if it is not up, at once.
   void want();
   // Up only.

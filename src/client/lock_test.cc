@@ -136,6 +136,52 @@ TEST_F(LockTest, TwoRestartsReclaimOnce) {
   EXPECT_TRUE(server.frames.empty());
 }
 
+TEST_F(LockTest, WhoHoldsALockComesBackByItself) {
+  connect();
+  submit(lock(0, 10)), grant();
+  restart();
+  loop.run_for(1s);
+  const auto m = server.take_request();
+  EXPECT_TRUE(m.request.flags & kFlagReclaim);
+  server.reply(m.id, Reply{});
+  submit(unlock(0, 10)), grant();
+  EXPECT_TRUE(order.back()->ok());
+  const auto before = server.connects;
+  server.cut();
+  loop.run_for(1h);
+  EXPECT_EQ(server.connects, before) << "nothing is held";
+}
+
+// A claim says in which life of the server, and for which owner there, the lock was granted, however
+// many lives do not answer it.
+TEST_F(LockTest, AClaimStaysAsOldAsItIs) {
+  connect();
+  const auto granted = [](uint64_t life, uint64_t owner) {
+    Reply reply;
+    reply.value = life;
+    reply.verifier = owner;
+    return reply;
+  };
+  submit(lock(0, 10)), server.reply(server.take_request().id, granted(1, 77));
+  submit(lock(10, 10, kFlagShared)), server.reply(server.take_request().id, granted(1, 77));
+  restart();
+  loop.run_for(1s);
+  auto first = server.take_request(), second = server.take_request();
+  EXPECT_EQ(first.request.value, 1u);
+  EXPECT_EQ(second.request.expected, 77u);
+  server.reply(first.id, granted(2, 78));
+  restart();
+  loop.run_for(1s);
+  std::map<uint64_t, std::pair<uint64_t, uint64_t>> seen;
+  for (int i = 0; i < 2; ++i) {
+    const auto m = server.take_request();
+    seen[m.request.offset.value] = {m.request.value, m.request.expected};
+    server.reply(m.id, granted(3, 79));
+  }
+  EXPECT_EQ(seen[first.request.offset.value], std::pair(uint64_t(2), uint64_t(78)));
+  EXPECT_EQ(seen[second.request.offset.value], std::pair(uint64_t(1), uint64_t(77)));
+}
+
 TEST_F(LockTest, CancelsOneThatIsTriedFromTimeToTime) {
   connect();
   submit(lock(0, 1, kFlagWait, 1));

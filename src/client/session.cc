@@ -23,6 +23,11 @@ Error lost_outcome(const Request& request, std::string_view why) {
 // Less than a server remembers what it has done for a client (server/shared_state.h).
 constexpr Duration kRemembered = std::chrono::minutes(10);
 
+// How often those who hold locks look whether the server is still there: several times in the grace
+// period in which they are reclaimed.
+constexpr Duration kLeastLook = std::chrono::milliseconds(50);
+constexpr Duration kMostLook = std::chrono::seconds(1);
+
 // Where an append goes is not known here.
 bool may_touch(const Request& a, const Request& b) {
   return ((a.flags | b.flags) & kFlagAppend) != 0 || may_overlap(a.file, b.file);
@@ -63,7 +68,7 @@ void Session::submit(Request&& request, Completion&& done, bool background) {
       };
     }
     // Whatever becomes of it: nobody will want it back from a server's next life.
-    if (request.op == Op::unlock) locks_.done(request, request.caller);
+    if (request.op == Op::unlock) locks_.unlocked(request);
   }
   const bool first = idle();
   auto flight = std::make_unique<Flight>(std::move(request), std::move(done));
@@ -342,6 +347,8 @@ void Session::on_up(const wire::Welcome& welcome, bool resumed) {
     reclaim_locks();
   }
   welcome_ = welcome;
+  look_every_ =
+      std::clamp<Duration>(std::chrono::milliseconds(welcome.grace_ms) / 8, kLeastLook, kMostLook);
   region_ = link_.shared();
   if (resumed) resend();
   fail_unknown(std::move(failed));
@@ -397,7 +404,8 @@ void Session::on_give_up(const Error& why) {
   }
   for (Up& up : std::exchange(up_waiters_, {})) up(why);
   check_idle();
-  if (waiting()) link_.want();  // submitted by those who were told
+  if (!idle()) return link_.want();  // submitted by those who were told
+  come_back_later();
 }
 
 void Session::fail_unknown(std::vector<FlightRef> flights) {

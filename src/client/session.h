@@ -40,7 +40,8 @@
 //
 // Locks that wait (Op::lock) keep their slots as long as that takes. So that there are always slots
 // for what they wait for, only some do; the others are tried from time to time. What is held is
-// reclaimed from a server's next life before anything else is sent to it (lock_ledger.h).
+// reclaimed from a server's next life before anything else is sent to it (lock_ledger.h); while
+// something is held the connection is made again though nobody asks for anything.
 //
 // Leases end with the connection, and are renewed while there is one; what is recalled is the
 // holder's to drop and to give back.
@@ -105,7 +106,10 @@ class Session final : private Link::User {
 
   void hold_leases(LeaseHolder* holder) { holder_ = holder; }
   void give_back(uint64_t lease);
-  bool watches() const { return !leases_.empty(); }  // for recalls
+  // Must somebody listen all the time: for recalls, or until locks are reclaimed?
+  bool watches() const { return !leases_.empty() || (!locks_.empty() && link_.trying()); }
+  // Must somebody look so often whether the server is still there? Zero: nobody.
+  Duration looks_every() const { return locks_.empty() ? Duration::zero() : look_every_; }
   Duration leases_until() const { return leases_until_.load(); }
 
   RemoteStore::Stats stats() const;
@@ -128,7 +132,7 @@ class Session final : private Link::User {
   void on_parting() override { lose_leases(); }
   void on_down(bool farewell, bool written) override;
   void on_give_up(const Error& why) override;
-  bool waiting() const override { return !idle(); }
+  bool waiting() const override { return !idle() || !locks_.empty(); }
 
   // Sending.
   void name_once(Flight& flight);
@@ -155,6 +159,7 @@ class Session final : private Link::User {
   bool retries_lock(FlightRef& flight);
   void note_lock(const Flight& flight, const Result<Reply>& result);
   void reclaim_locks();
+  void come_back_later();
 
   // Leases (session_leases.cc).
   struct HeldLease {
@@ -215,6 +220,8 @@ class Session final : private Link::User {
   std::shared_ptr<SharedRegion> region_;  // while the link is up; null: none
   Uncommitted uncommitted_;
   LockLedger locks_;
+  Duration look_every_{0};
+  bool coming_back_ = false;            // a timer runs
   std::vector<FlightRef> tried_locks_;  // to be tried again
   LeaseHolder* holder_ = nullptr;
   std::map<uint64_t, HeldLease> leases_;

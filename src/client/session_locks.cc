@@ -43,10 +43,11 @@ bool Session::retries_lock(FlightRef& flight) {
 
 void Session::note_lock(const Flight& flight, const Result<Reply>& result) {
   const Request& r = flight.message.request;
-  if (r.op == Op::lock_test) return;
+  if (r.op == Op::unlock) locks_.unlocked(r);
+  if (r.op != Op::lock) return;
   if (result) {
-    locks_.done(r, flight.caller);
-  } else if (r.flags & kFlagReclaim) {
+    locks_.granted(r, flight.caller, *result);
+  } else if (flight.reclaims) {
     log::warn("a lock could not be reclaimed after the server's restart: {}",
               result.error().message());
     locks_.lost(r);
@@ -56,18 +57,33 @@ void Session::note_lock(const Flight& flight, const Result<Reply>& result) {
 // From a server that has just begun another life, before anything else.
 void Session::reclaim_locks() {
   // What was to be reclaimed from the life before is asked for anew.
-  const auto stale = [](const FlightRef& f) { return f->message.request.flags & kFlagReclaim; };
-  live_ -= std::erase_if(queue_, stale);
+  const size_t stale = std::erase_if(queue_, [](const FlightRef& f) { return f->reclaims; });
+  live_ -= stale;
+  background_ -= stale;
   std::vector<FlightRef> flights;
   for (Request& r : locks_.reclaims()) {
     auto flight = std::make_unique<Flight>(std::move(r), [](Result<Reply>&&) {});
     ++live_;
+    ++background_;
     requests_.add();
     flight->number = ++submitted_;
+    flight->background = flight->reclaims = true;
     flights.push_back(std::move(flight));
   }
   queue_.insert(queue_.begin(), std::make_move_iterator(flights.begin()),
                 std::make_move_iterator(flights.end()));
+}
+
+// The link has given up, and nobody waits; but a server that comes back may still have our locks.
+void Session::come_back_later() {
+  if (locks_.empty() || std::exchange(coming_back_, true)) return;
+  loop_.after(look_every_, [weak = std::weak_ptr<Session*>(alive_)] {
+    const auto session = weak.lock();
+    if (!session) return;
+    Session& self = **session;
+    self.coming_back_ = false;
+    if (!self.locks_.empty()) self.link_.want();
+  });
 }
 
 }  // namespace forebay

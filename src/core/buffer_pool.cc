@@ -65,9 +65,11 @@ void BufferPool::Charge::release() {
   if (pool) pool->give_back(spaces, spaces.size());
 }
 
-BufferPool::BufferPool(uint64_t total, uint64_t buffer_size)
+BufferPool::BufferPool(uint64_t total, uint64_t buffer_size, uint64_t part)
     : buffer_size_(whole_pages(buffer_size)),
-      capacity_(std::max<uint64_t>(total / buffer_size_, 4)) {
+      capacity_(std::max<uint64_t>(total / buffer_size_, 4)),
+      part_(part) {
+  FOREBAY_ASSERT(part_ >= 2);
   uint64_t mapped;
   if (__builtin_mul_overflow(capacity_, buffer_size_, &mapped)) throw std::bad_alloc();
   void* const at = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE,

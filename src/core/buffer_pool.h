@@ -48,9 +48,9 @@ class Buffer {
 class BufferPool {
  public:
   // `buffer_size` is rounded up to whole pages, so that buffers are page-aligned; `total` is
-  // rounded down to whole buffers, at least 4. Throws std::bad_alloc if there is no such address
-  // space.
-  BufferPool(uint64_t total, uint64_t buffer_size);
+  // rounded down to whole buffers, at least 4; one charge has at most 1/`part` of them, 2 at least.
+  // Throws std::bad_alloc if there is no such address space.
+  BufferPool(uint64_t total, uint64_t buffer_size, uint64_t part = 4);
   // Cut from memory that `owner` keeps: as many whole buffers as fit, at least one. For buffers
   // only, not for charges.
   BufferPool(std::span<std::byte> memory, uint64_t buffer_size, std::shared_ptr<const void> owner);
@@ -82,10 +82,10 @@ class BufferPool {
   // back to the kernel, so that the holder may allocate as much elsewhere (a long extent list). It
   // waits in the same queue; all charges together take at most half of the pool, and wait among
   // themselves for that, so that requests that hold a list can still get a data buffer.
-  // bytes must be at most max_charge(), a quarter of the pool.
+  // bytes must be at most max_charge().
   class Charge;
   using Charged = Callback<void(Charge)>;
-  uint64_t max_charge() const { return capacity_ / 4 * buffer_size_; }
+  uint64_t max_charge() const { return capacity_ / part_ * buffer_size_; }
   uint64_t charge(uint64_t bytes, Charged ready);
 
  private:
@@ -107,6 +107,7 @@ class BufferPool {
 
   const uint64_t buffer_size_;
   const uint64_t capacity_;
+  const uint64_t part_ = 4;
   std::byte* base_ = nullptr;
   const std::shared_ptr<const void> owner_;  // null: the mapping is ours
   bool keeps_pages_ = false;

@@ -52,7 +52,10 @@ enum class Op : uint8_t {
   // Advisory locks, which only a server keeps: EOPNOTSUPP where there is none. An owner is one of
   // the client's, told apart by `cookie`; length 0: up to the largest offset.
   lock,       // handle, right, offset, length, cookie, flag_shared, flag_whole, flag_wait,
-              // flag_reclaim               (EAGAIN: another's; EDEADLK; ENOLCK)
+              // [flag_reclaim, value, expected: as answered then]
+              //                                 -> value (the life of the server that keeps it),
+              //                                    verifier (its owner's number there)
+              //                                    (EAGAIN: another's; EDEADLK; ENOLCK)
   unlock,     // handle, offset, length, cookie, flag_whole
   lock_test,  // handle, offset, length, cookie, flag_shared, flag_whole
               //                                 -> count (1: there is one in the way), locked
@@ -292,7 +295,7 @@ struct Request {
   Length length = {};
   uint64_t cookie = 0;
   std::string data = {};
-  uint64_t value = 0, expected = 0;  // of attributes
+  uint64_t value = 0, expected = 0;  // of attributes; of a lock that is reclaimed
   Once once = {};                    // a client's RemoteStore gives it, if nobody has
   Extents file = {};                 // file side of read and write
   Memory memory = {};                // memory side; never on the wire

@@ -18,7 +18,7 @@ BulkFlight::BulkFlight(std::shared_ptr<Session> session, wire::RequestMessage&& 
 
 size_t BulkFlight::window() const {
   if (!apart()) return exported().options.in_flight;
-  return std::min((total_ - 1) / session_->chunk() + 1, exported().pool.capacity());
+  return std::min((total_ - 1) / session_->chunk() + 1, exported().pool_for(here_).capacity());
 }
 
 void BulkFlight::start_stream() {
@@ -70,8 +70,13 @@ unsigned BulkFlight::owned() const {
   return static_cast<unsigned>(std::ranges::count_if(chunks_, owns)) + (spare_ ? 1 : 0);
 }
 
+// What the client can still write to must not go on to another server, whose frames are sealed.
+std::shared_ptr<BufferPool> BulkFlight::area() const {
+  return here_ ? session_->area() : nullptr;
+}
+
 BufferPool& BulkFlight::pool() const {
-  return session_->area() && here_ ? *session_->area() : exported().pool;
+  return here_ && session_->area() ? *session_->area() : exported().pool_for(here_);
 }
 
 BulkFlight::Chunk* BulkFlight::ready_chunk() {
@@ -91,16 +96,16 @@ bool BulkFlight::furnish(Chunk& chunk) {
   } else if (auto other = std::ranges::find_if(chunks_, idle_with_room); other != chunks_.end()) {
     chunk.room = std::move(other->room);
   } else if (!ordered_) {
-    chunk.room = Room(session_->area(), pool().try_take());
+    chunk.room = Room(area(), pool().try_take());
     if (!chunk.room && owned() == 0) order_buffer();
   }
   return static_cast<bool>(chunk.room);
 }
 
 void BulkFlight::order_buffer() {
-  ordered_ = session_->area();
+  ordered_ = area();
   const uint64_t order = ++orders_;
-  ticket_ = pool().take([me = self<BulkFlight>(), area = session_->area(), order](Buffer buffer) {
+  ticket_ = pool().take([me = self<BulkFlight>(), area = area(), order](Buffer buffer) {
     Room room(area, std::move(buffer));
     me->loop().post(
         [me, order, held = std::move(room)]() mutable { me->got_buffer(order, std::move(held)); });
@@ -118,7 +123,7 @@ void BulkFlight::got_buffer(uint64_t order, Room room) {
 
 void BulkFlight::cancel_order() {
   if (!ordered_) return;
-  BufferPool& from = *ordered_ ? **ordered_ : exported().pool;
+  BufferPool& from = *ordered_ ? **ordered_ : exported().pool_for(here_);
   if (ticket_) from.forget(ticket_);
   ordered_.reset();
 }
@@ -164,7 +169,7 @@ void BulkFlight::idle(Chunk& chunk, bool more) {
   chunk.state = State::idle;
   // Given back and asked for again, the buffer goes to whoever waits longest: with more requests
   // than buffers each gets its turn, chunk by chunk.
-  const bool ours = chunk.room.area() == session_->area();  // and not of a connection that is gone
+  const bool ours = chunk.room.area() == area();  // and not of a connection that is gone
   if (!more || !ours || owned() > 1 || pool().wanted()) chunk.room.release();
 }
 

@@ -18,7 +18,8 @@
 // Invariants:
 //  1. A flight takes a first buffer in its turn and further ones, up to its window, only if nobody
 //     waits for one. With a buffer in hand it waits for its client and the Store only, never for
-//     another buffer, so every buffer comes back.
+//     another buffer, so every buffer comes back. (Of a file that lives elsewhere the Store is
+//     another server, whose buffers it waits for: its own are of a pool apart, export.h.)
 //  2. The file side is walked once, in the order of issue: a list of a million pieces stays linear.
 #pragma once
 
@@ -124,6 +125,7 @@ class BulkFlight : public Flight {
  private:
   size_t window() const;
   unsigned owned() const;
+  std::shared_ptr<BufferPool> area() const;
   BufferPool& pool() const;
   void order_buffer();
   void got_buffer(uint64_t order, Room room);

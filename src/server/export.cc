@@ -14,10 +14,11 @@ Counter& counter(CounterSet& counters, const ExportOptions& options, std::string
 }  // namespace
 
 Export::Export(ExportOptions o, Handle r, std::unique_ptr<Store> store,
-               std::shared_ptr<SharedState> state, CounterSet& counters, uint64_t boot)
+               std::shared_ptr<SharedState> state, CounterSet& counters, uint64_t boot, bool relays)
     : options(std::move(o)),
       root(std::move(r)),
-      pool(options.pool, options.chunk),
+      pool(relays ? options.pool / 2 : options.pool, options.chunk, relays ? 2 : 4),
+      away(relays ? std::make_unique<BufferPool>(options.pool / 2, options.chunk, 2) : nullptr),
       errors(counter(counters, options, "errors")),
       bytes_in(counter(counters, options, "bytes_in")),
       bytes_out(counter(counters, options, "bytes_out")),
@@ -41,8 +42,12 @@ Export::Export(ExportOptions o, Handle r, std::unique_ptr<Store> store,
   }
 }
 
+BufferPool& Export::pool_for(bool here) {
+  return here ? pool : *away;
+}
+
 Result<std::shared_ptr<Export>> Export::make(ExportOptions options, std::unique_ptr<Store> store,
-                                             CounterSet& counters, uint64_t boot) {
+                                             CounterSet& counters, uint64_t boot, bool relays) {
   if (options.name.empty()) return Error(EINVAL, "an export needs a name");
   if (options.chunk < 4_KiB || options.chunk > wire::kMaxPayload) {
     return Error(EINVAL, fmt::format("export '{}': chunk is {}, must be 4 KiB to {} MiB",
@@ -56,7 +61,7 @@ Result<std::shared_ptr<Export>> Export::make(ExportOptions options, std::unique_
   auto state = SharedState::open(options.state, *store, options.name);
   if (!state) return std::move(state).error().at(fmt::format("export '{}'", options.name));
   return std::make_shared<Export>(std::move(options), std::move(*root), std::move(store),
-                                  std::move(*state), counters, boot);
+                                  std::move(*state), counters, boot, relays);
 }
 
 }  // namespace forebay::server

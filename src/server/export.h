@@ -31,13 +31,18 @@ namespace forebay::server {
 class Export : public std::enable_shared_from_this<Export> {
  public:
   // Asks the store for its root: blocking, so before the loops run. `boot` is this life of the
-  // server.
+  // server; `relays`: it is not alone.
   static Result<std::shared_ptr<Export>> make(ExportOptions options, std::unique_ptr<Store> store,
-                                              CounterSet& counters, uint64_t boot);
+                                              CounterSet& counters, uint64_t boot, bool relays);
 
   const ExportOptions options;
   const Handle root;
+  // For files that live here. A server that relays has it by half, and the other half for what it
+  // relays: so those who wait for another server's memory hold none of what that one waits for, and
+  // no two servers wait for each other.
   BufferPool pool;
+  const std::unique_ptr<BufferPool> away;  // as large; null: it relays nothing
+  BufferPool& pool_for(bool here);
   ReservationTable reservations;
   RightHolders holders;
   LockTable locks{options.lock_marker, options.lock_grace};
@@ -83,7 +88,7 @@ class Export : public std::enable_shared_from_this<Export> {
   SieveCounters sieved;
 
   Export(ExportOptions options, Handle root, std::unique_ptr<Store> store,
-         std::shared_ptr<SharedState> state, CounterSet& counters, uint64_t boot);
+         std::shared_ptr<SharedState> state, CounterSet& counters, uint64_t boot, bool relays);
 
  private:
   const std::shared_ptr<SharedState> state_;

@@ -47,7 +47,7 @@ std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session,
   }
   if (bulk_write) return std::make_shared<WriteFlight>(std::move(session), std::move(message));
   if (bulk_read) return std::make_shared<ReadFlight>(std::move(session), std::move(message));
-  if (NameFlight::takes(*session, message.request)) {
+  if (NameFlight::takes(message.request)) {
     return std::make_shared<NameFlight>(std::move(session), std::move(message));
   }
   return std::make_shared<CallFlight>(std::move(session), std::move(message), std::move(eager));
@@ -206,7 +206,7 @@ void Flight::granted() {
 // Only now, and not while it waits for its reservation: a charge that waits for a reservation whose
 // owner waits for a charge would never end.
 void Flight::charge_list() {
-  charge_ticket_ = exported().pool.charge(
+  charge_ticket_ = exported().pool_for(here_).charge(
       list_->bytes(), [self = shared_from_this()](BufferPool::Charge charge) {
         self->loop().post(
             [self, held = std::move(charge)]() mutable { self->charged(std::move(held)); });
@@ -300,7 +300,7 @@ void Flight::answer(const Result<Reply>& result, SmallData&& data) {
   FOREBAY_ASSERT(!answered_);
   const auto alive = shared_from_this();
   answered_ = true;
-  if (charge_ticket_) exported().pool.forget(charge_ticket_);
+  if (charge_ticket_) exported().pool_for(here_).forget(charge_ticket_);
   let_go();
   settle_place(&result);
   const std::optional<Handle> file = changed();
@@ -373,7 +373,7 @@ void Flight::abort() {
   if (answered_) return;
   stop_.request_stop();
   answered_ = true;
-  if (charge_ticket_) exported().pool.forget(charge_ticket_);
+  if (charge_ticket_) exported().pool_for(here_).forget(charge_ticket_);
   let_go();
   settle_place(nullptr);
   if (busy_ == 0) tell_holders(), release();

@@ -76,13 +76,20 @@ Result<void> Lobby::add_export(ExportOptions options, std::unique_ptr<Store> sto
   if (find_export(options.name) && !options.name.empty()) {
     return Error(EEXIST, fmt::format("two exports are named '{}'", options.name));
   }
-  auto made = Export::make(std::move(options), std::move(store), counters_, boot_);
+  const bool relays = options_->cluster != nullptr;
+  auto made = Export::make(std::move(options), std::move(store), counters_, boot_, relays);
   if (!made) return std::move(made).error();
-  if (options_->cluster) {
+  if (relays) {
     (*made)->relay = std::make_unique<Relay>(
         Relay::Parts{options_->cluster, (*made)->options.name, (*made)->root, &(*made)->store()});
+    const auto ours = (*made)->state().forget_others(
+        [&](const Handle& file) { return (*made)->lives_here(file); });
+    if (!ours) {
+      (*made)->drop_store();
+      return Error(ours.error()).at(fmt::format("export '{}'", (*made)->options.name));
+    }
   }
-  (*made)->locks.begin(loop_.now());
+  (*made)->locks.begin(loop_.now(), boot_);
   (*made)->leases->begin(loop_.now());
   exports_.push_back(std::move(*made));
   return {};

@@ -45,7 +45,8 @@ Result<void> LockFlight::admitted() const {
 void LockFlight::lock() {
   if (auto good = admitted(); !good) return answer(std::move(good).error());
   LockTable& locks = exported().locks;
-  const bool reclaim = request_.flags & kFlagReclaim;
+  std::optional<uint64_t> reclaim;
+  if (request_.flags & kFlagReclaim) reclaim = request_.value;
   const Duration grace = locks.grace_left(loop().now());
   if (grace > Duration::zero() && !reclaim) {
     loop().after(grace, [self = self<LockFlight>()] {
@@ -54,21 +55,31 @@ void LockFlight::lock() {
     return;
   }
   const bool wait = request_.flags & kFlagWait;
-  const auto ticket = locks.lock({file(), owner(), wanted(), wait, reclaim, session_->pid()},
-                                 loop(), [self = self<LockFlight>()] {
-                                   self->waits_ = 0;
-                                   if (!self->answered()) self->answer(Reply{});
-                                 });
+  const auto ticket =
+      locks.lock({file(), owner(), wanted(), wait, reclaim, session_->pid(), session_->relayed()},
+                 loop(), [self = self<LockFlight>()] {
+                   self->waits_ = 0;
+                   if (!self->answered()) self->answer_granted();
+                 });
   if (!ticket) return answer(ticket.error());
   waits_ = *ticket;
-  if (waits_ == 0) answer(Reply{});
+  if (waits_ == 0) answer_granted();
+}
+
+// With what it takes to reclaim it.
+void LockFlight::answer_granted() {
+  Reply reply;
+  reply.value = exported().locks.life();
+  reply.verifier = request_.cookie;
+  answer(reply);
 }
 
 void LockFlight::relay() {
-  const auto relayed = session_->relayed_owner(request_);
+  const auto relayed = session_->relayed_locks().owner_of(request_);
   if (!relayed) return answer(relayed.error());
   request_.cookie = *relayed;
-  undo_.op = Op::unlock;
+  request_.expected = 0;
+  undo_.op = op;
   undo_.caller = request_.caller;
   undo_.handle = request_.handle;
   undo_.cookie = request_.cookie;
@@ -78,8 +89,18 @@ void LockFlight::relay() {
   submit(std::move(request_), 0);
 }
 
+void LockFlight::done(unsigned) {
+  if (op != Op::lock_test) session_->relayed_locks().ended(undo_, result_.has_value());
+  answer(result_);
+}
+
+// Granted when nobody wants it any more.
 void LockFlight::late(unsigned) {
-  if (op == Op::lock && result_) session_->submit(std::move(undo_), [](Result<Reply>&&) {});
+  if (op == Op::lock_test) return;
+  session_->relayed_locks().ended(undo_, op == Op::unlock && result_);
+  if (op == Op::unlock || !result_) return;
+  undo_.op = Op::unlock;
+  session_->submit(std::move(undo_), [](Result<Reply>&&) {});
 }
 
 void LockFlight::unlock() {

@@ -18,12 +18,13 @@ class LockFlight final : public Flight {
  private:
   void begin() override;
   void keep(unsigned, Result<Reply>&& result) override { result_ = std::move(result); }
-  void done(unsigned) override { answer(result_); }
+  void done(unsigned) override;
   void late(unsigned) override;
   void fail(Error error) override;
   void let_go() override;
 
   void lock();
+  void answer_granted();
   void unlock();
   void relay();
   void test();
@@ -33,7 +34,7 @@ class LockFlight final : public Flight {
   LockTable::Lock wanted() const;
 
   LockTable::Ticket waits_ = 0;
-  Request undo_;  // of a lock at another server, that is granted when nobody wants it any more
+  Request undo_;  // what another server was asked for
   Result<Reply> result_{std::in_place};
 };
 

@@ -1,15 +1,24 @@
 #include "server/lock_table.h"
 
-#include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
 
 #include "core/log.h"
 
 namespace forebay::server {
 
+namespace {
+
+constexpr size_t kMostLives = 64;  // of a server that ends again and again within its grace
+
+}  // namespace
+
 LockTable::LockTable(std::string marker, Duration grace)
     : marker_(std::move(marker)), grace_(grace) {
-  survivors_ = marked_ = !marker_.empty() && ::access(marker_.c_str(), F_OK) == 0;
+  read_marker();
   if (survivors_) {
     log::info("locks were held when the server ended: new ones wait {} s for their owners",
               grace_ / std::chrono::seconds(1));
@@ -17,7 +26,12 @@ LockTable::LockTable(std::string marker, Duration grace)
 }
 
 LockTable::~LockTable() {
-  if (marked_ && locks_.held() == 0 && !survivors_) ::unlink(marker_.c_str());
+  if (!marker_.empty() && locks_.held() == 0 && !survivors_) ::unlink(marker_.c_str());
+}
+
+void LockTable::begin(Time now, uint64_t life) {
+  grace_end_ = now + grace_;
+  life_ = life;
 }
 
 Duration LockTable::grace_left(Time now) {
@@ -26,13 +40,39 @@ Duration LockTable::grace_left(Time now) {
   return survivors_ ? grace_end_ - now : Duration::zero();
 }
 
-// With the mutex held.
+void LockTable::read_marker() {
+  if (marker_.empty()) return;
+  std::ifstream in(marker_);
+  for (uint64_t life = 0; in >> std::hex >> life;) lives_.push_back(life);
+  survivors_ = !lives_.empty();
+}
+
+// With the mutex held, before a lock is granted: the marker says what the next life has to know.
 void LockTable::mark() {
-  if (marked_ || marker_.empty()) return;
-  const int fd = ::open(marker_.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-  if (fd >= 0) ::close(fd);
-  if (fd < 0) log::warn("cannot make {}: locks will not survive a restart", marker_);
-  marked_ = true;
+  const Marked wanted = survivors_ ? Marked::with_others : Marked::alone;
+  if (marked_ == wanted || marked_ == Marked::alone || marker_.empty()) return;
+  marked_ = wanted;
+  if (!survivors_) lives_.clear();
+  if (std::ranges::find(lives_, life_) == lives_.end()) lives_.push_back(life_);
+  if (lives_.size() > kMostLives) lives_.erase(lives_.begin());
+  const std::string path = marker_ + ".new";
+  std::ofstream out(path, std::ios::trunc);
+  for (const uint64_t life : lives_) out << fmt::format("{:016x}\n", life);
+  out.close();
+  if (out && ::rename(path.c_str(), marker_.c_str()) == 0) return;
+  log::warn("cannot make {}: locks will not survive a restart", marker_);
+  ::unlink(marker_.c_str());  // what it said is not true any more
+}
+
+// With the mutex held. What an earlier life of the other server had, for the same owner.
+std::optional<std::vector<LockTable::Ticket>> LockTable::inherited(const Ask& ask) {
+  if (!ask.relayed) return std::nullopt;
+  for (const auto& [id, client] : clients_) {
+    if (!client.relayed || id == ask.owner.client) continue;
+    auto granted = locks_.inherit(ask.file, {id, ask.owner.name}, ask.owner, ask.lock);
+    if (granted) return granted;
+  }
+  return std::nullopt;
 }
 
 Result<LockTable::Ticket> LockTable::lock(const Ask& ask, Loop& loop, Task granted) {
@@ -40,23 +80,34 @@ Result<LockTable::Ticket> LockTable::lock(const Ask& ask, Loop& loop, Task grant
   Result<Ticket> result = Ticket(0);
   {
     std::lock_guard lock(mutex_);
-    if (ask.reclaim && !survivors_) {
-      return Error(ENOLCK, "the lock was lost: its owner came back too late to reclaim it");
-    }
-    pids_[ask.owner.client] = ask.pid;
-    auto outcome = locks_.lock(ask.file, ask.owner, ask.lock, ask.wait && !ask.reclaim);
-    if (!outcome) return std::move(outcome).error();
-    using State = attr::FileLocks::Outcome::State;
-    if (outcome->state == State::granted) mark();
-    if (outcome->state == State::refused) result = Error(EAGAIN, "another's lock is in the way");
-    if (outcome->state == State::waits) {
-      result = outcome->ticket;
-      waiters_.emplace(outcome->ticket, Waiter{&loop, std::move(granted)});
-    }
-    others = take(outcome->granted);
+    result = decide(ask, {&loop, std::move(granted)}, others);
   }
   tell(std::move(others));
   return result;
+}
+
+// With the mutex held. `others`: who goes on by the same step.
+Result<LockTable::Ticket> LockTable::decide(const Ask& ask, Waiter waiter, Waiters& others) {
+  if (ask.reclaim) {
+    if (const auto granted = inherited(ask)) {
+      clients_[ask.owner.client] = {ask.pid, ask.relayed};
+      others = take(*granted);
+      return Ticket(0);
+    }
+    if (!survivors_ || std::ranges::find(lives_, *ask.reclaim) == lives_.end()) {
+      return Error(ENOLCK, "the lock was lost: its owner came back too late to reclaim it");
+    }
+  }
+  clients_[ask.owner.client] = {ask.pid, ask.relayed};
+  auto outcome = locks_.lock(ask.file, ask.owner, ask.lock, ask.wait && !ask.reclaim);
+  if (!outcome) return std::move(outcome).error();
+  using State = attr::FileLocks::Outcome::State;
+  others = take(outcome->granted);
+  if (outcome->state == State::refused) return Error(EAGAIN, "another's lock is in the way");
+  mark();
+  if (outcome->state == State::granted) return Ticket(0);
+  waiters_.emplace(outcome->ticket, std::move(waiter));
+  return outcome->ticket;
 }
 
 bool LockTable::give_up(Ticket ticket) {
@@ -88,7 +139,7 @@ void LockTable::forget(uint64_t client) {
   {
     std::lock_guard lock(mutex_);
     others = take(locks_.forget(client));
-    pids_.erase(client);
+    clients_.erase(client);
   }
   tell(std::move(others));
 }
@@ -97,8 +148,13 @@ std::optional<LockTable::Held> LockTable::test(std::string_view file, Owner owne
                                                uint32_t& pid) const {
   std::lock_guard guard(mutex_);
   auto held = locks_.test(file, owner, lock);
-  if (held) pid = pids_.at(held->owner.client);
+  if (held) pid = clients_.at(held->owner.client).pid;
   return held;
+}
+
+bool LockTable::knows(uint64_t client) const {
+  std::lock_guard lock(mutex_);
+  return locks_.knows(client);
 }
 
 size_t LockTable::held() const {

@@ -3,9 +3,18 @@
 //
 // Locks live as long as their session, which outlives a lost connection by its grace. When a server
 // is restarted its clients come back and reclaim what they held: so long new locks wait, if there
-// may have been any. There may have been if the life before left its marker, a file that is made
-// with the first lock and removed by an orderly end at which nobody holds one. A reclaim that comes
-// later is refused: others may have had the lock and let go of it since.
+// may have been any. There may have been if there is a marker, a file that is made with the first
+// lock and removed by an orderly end at which nobody holds one. A reclaim that comes later is
+// refused: others may have had the lock and let go of it since.
+//
+// The same holds for a client that was away during a whole life of the server. So the marker names
+// the lives whose locks may be reclaimed: a life adds itself with its first lock, and strikes out
+// all others before it grants one that nobody reclaims. Clients say in which life a lock was
+// theirs.
+//
+// Locks that another server asks for are its clients'. If that server is restarted they reclaim
+// them through its next life, from what this one still holds for the life before, by the number of
+// their owner, which is random.
 //
 // Threads: any; one lock, never held while somebody else's code runs.
 #pragma once
@@ -16,6 +25,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "attr/file_locks.h"
 #include "core/callback.h"
@@ -37,8 +47,9 @@ class LockTable {
   LockTable(std::string marker, Duration grace);
   ~LockTable();
 
-  // The server begins to serve. Before anything else.
-  void begin(Time now) { grace_end_ = now + grace_; }
+  // The server begins to serve, in this life. Before anything else.
+  void begin(Time now, uint64_t life);
+  uint64_t life() const { return life_; }
 
   // How long new locks still have to wait for those who reclaim theirs.
   Duration grace_left(Time now);
@@ -49,8 +60,10 @@ class LockTable {
     std::string_view file;
     Owner owner;
     Lock lock;
-    bool wait, reclaim;
-    uint32_t pid;  // of the client, for those who ask who is in the way
+    bool wait;
+    std::optional<uint64_t> reclaim;  // from this life
+    uint32_t pid;                     // of the client, for those who ask who is in the way
+    bool relayed;                     // the client is another server
   };
   Result<Ticket> lock(const Ask& ask, Loop& loop, Task granted);
   // False: too late, it was granted.
@@ -61,6 +74,7 @@ class LockTable {
   std::optional<Held> test(std::string_view file, Owner owner, const Lock& lock,
                            uint32_t& pid) const;
 
+  bool knows(uint64_t client) const;  // it holds a lock, or waits for one
   size_t held() const;
   size_t waiting() const;
 
@@ -69,20 +83,29 @@ class LockTable {
     Loop* loop;
     Task granted;
   };
+  struct Client {  // one that has asked for locks
+    uint32_t pid = 0;
+    bool relayed = false;
+  };
   using Waiters = std::vector<Waiter>;
+  Result<Ticket> decide(const Ask& ask, Waiter waiter, Waiters& others);
+  std::optional<std::vector<Ticket>> inherited(const Ask& ask);
   Waiters take(const std::vector<Ticket>& granted);
   static void tell(Waiters waiters);
   void mark();
+  void read_marker();
 
   const std::string marker_;
   const Duration grace_;
   mutable std::mutex mutex_;
-  bool survivors_ = false;  // there may be some
-  bool marked_ = false;
+  uint64_t life_ = 0;
+  std::vector<uint64_t> lives_;  // whose locks may be reclaimed, from the next life, too
+  bool survivors_ = false;       // there may be some
+  enum class Marked { no, with_others, alone } marked_ = Marked::no;
   Time grace_end_{};
   attr::FileLocks locks_;
   std::unordered_map<Ticket, Waiter> waiters_;
-  std::unordered_map<uint64_t, uint32_t> pids_;  // of clients that have asked for locks
+  std::unordered_map<uint64_t, Client> clients_;
 };
 
 }  // namespace forebay::server

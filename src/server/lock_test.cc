@@ -146,12 +146,12 @@ TEST(Lock, WaitsThatAreUnderWayDoNotKeepAServerFromStopping) {
 class LockTableTest : public ::testing::Test {
  protected:
   using Lock = LockTable::Lock;
-  LockTable::Ask ask(uint64_t client, bool reclaim = false) {
-    return {"f",   {client, 1}, {LockTable::Kind::range, true, {Offset(0), Length(10)}},
-            false, reclaim,     4711};
-  }
-  int lock(LockTable& table, uint64_t client, bool reclaim = false) {
-    const auto got = table.lock(ask(client, reclaim), loop_, [] {});
+  using Life = std::optional<uint64_t>;
+  int lock(LockTable& table, uint64_t client, Life reclaim = {}, bool relayed = false,
+           uint64_t owner = 1) {
+    const Lock range{LockTable::Kind::range, true, {Offset(0), Length(10)}};
+    const auto got =
+        table.lock({"f", {client, owner}, range, false, reclaim, 4711, relayed}, loop_, [] {});
     return got ? 0 : got.error().code();
   }
   bool marked() const { return ::access(marker_.c_str(), F_OK) == 0; }
@@ -164,6 +164,7 @@ class LockTableTest : public ::testing::Test {
 TEST_F(LockTableTest, AnOrderlyEndWithoutLocksLeavesNothingBehind) {
   {
     LockTable table(marker_, 10s);
+    table.begin(loop_.now(), 1);
     EXPECT_EQ(table.grace_left(loop_.now()), 0s);
     EXPECT_EQ(lock(table, 1), 0);
     EXPECT_TRUE(marked());
@@ -175,21 +176,78 @@ TEST_F(LockTableTest, AnOrderlyEndWithoutLocksLeavesNothingBehind) {
 TEST_F(LockTableTest, OnlyWhatIsReclaimedInTimeIsGranted) {
   {
     LockTable table(marker_, 10s);
+    table.begin(loop_.now(), 1);
     EXPECT_EQ(lock(table, 1), 0);
-    EXPECT_EQ(lock(table, 1, true), ENOLCK) << "nothing was lost";
+    EXPECT_EQ(lock(table, 1, 1), ENOLCK) << "nothing was lost";
   }
   LockTable table(marker_, 10s);
   const Time begin = loop_.now();
-  table.begin(begin);
+  table.begin(begin, 2);
   EXPECT_EQ(table.grace_left(begin), 10s);
   EXPECT_EQ(table.grace_left(begin + 4s), 6s);
-  EXPECT_EQ(lock(table, 5, true), 0);
-  EXPECT_EQ(lock(table, 6, true), EAGAIN) << "two cannot have held it";
+  EXPECT_EQ(lock(table, 5, 1), 0);
+  EXPECT_EQ(lock(table, 6, 1), EAGAIN) << "two cannot have held it";
   EXPECT_EQ(table.grace_left(begin + 10s), 0s);
-  EXPECT_EQ(lock(table, 7, true), ENOLCK);
+  EXPECT_EQ(lock(table, 7, 1), ENOLCK);
   EXPECT_EQ(lock(table, 7), EAGAIN);
   table.forget(5);
   EXPECT_EQ(lock(table, 7), 0);
+}
+
+// A server that ends again before its grace is over: whoever held a lock in the first life has it
+// in the third, whether or not it was there in the second.
+TEST_F(LockTableTest, ALifeInBetweenDoesNotLoseWhatNobodyElseHad) {
+  std::optional<LockTable> table;
+  for (uint64_t life = 1; life <= 3; ++life) {
+    table.reset();
+    table.emplace(marker_, 10s);
+    table->begin(loop_.now(), life);
+    if (life == 1) {
+      EXPECT_EQ(lock(*table, 1), 0);
+    } else {
+      EXPECT_GT(table->grace_left(loop_.now()), 0s);
+      EXPECT_EQ(lock(*table, 10 + life, 1), 0) << "in life " << life;
+    }
+  }
+}
+
+// But one that was away while another had the lock does not get it back, though the other has let
+// go of it.
+TEST_F(LockTableTest, ALifeInBetweenInWhichAnotherHadItCounts) {
+  {
+    LockTable table(marker_, 10s);
+    table.begin(loop_.now(), 1);
+    EXPECT_EQ(lock(table, 1), 0);
+  }
+  {
+    LockTable table(marker_, 10s);
+    table.begin(loop_.now(), 2);
+    EXPECT_EQ(table.grace_left(loop_.now() + 11s), 0s);
+    EXPECT_EQ(lock(table, 2), 0);
+    table.unlock("f", {2, 1}, LockTable::Kind::range, {Offset(0), Length(10)});
+    EXPECT_EQ(lock(table, 3), 0);
+  }
+  LockTable table(marker_, 10s);
+  table.begin(loop_.now(), 3);
+  EXPECT_EQ(lock(table, 10, 1), ENOLCK) << "others had it";
+  EXPECT_EQ(lock(table, 30, 2), 0);
+}
+
+TEST_F(LockTableTest, AnotherServersNextLifeInheritsByTheOwnersNumber) {
+  LockTable table(marker_, 10s);
+  table.begin(loop_.now(), 1);
+  EXPECT_EQ(lock(table, 1, {}, true, 4711), 0);
+  EXPECT_EQ(lock(table, 2, 1, true, 4712), ENOLCK) << "another owner";
+  EXPECT_EQ(lock(table, 2, 1, false, 4711), ENOLCK) << "no server";
+  EXPECT_EQ(lock(table, 2, {}, true, 4711), EAGAIN) << "nothing is reclaimed";
+  EXPECT_EQ(lock(table, 2, 1, true, 4711), 0);
+  table.forget(1);  // the life before is over
+  EXPECT_EQ(lock(table, 3), EAGAIN);
+  EXPECT_EQ(lock(table, 4, 1, true, 4711), 0) << "and the next, and so on";
+  table.forget(2);
+  EXPECT_EQ(lock(table, 3), EAGAIN);
+  table.forget(4);
+  EXPECT_EQ(lock(table, 3), 0);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "server/name_flight.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "server/session.h"
@@ -17,9 +19,9 @@ Extent byte_of(std::string_view name) {
 
 }  // namespace
 
-bool NameFlight::takes(const Session& session, const Request& request) {
+bool NameFlight::takes(const Request& request) {
   return (takes_once(request) || request.op == Op::create) &&
-         op_info(request.op).kind == OpKind::path && session.lives_here(request.handle);
+         op_info(request.op).kind == OpKind::path;
 }
 
 NameFlight::NameFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
@@ -30,8 +32,9 @@ NameFlight::NameFlight(std::shared_ptr<Session> session, wire::RequestMessage&& 
 // ---- The names, for itself ----
 
 void NameFlight::begin() {
+  const char* const whose = session_->relayed() ? "relayed:" : "";
   const auto place = [&](const Handle& dir, const std::string& name) {
-    return std::pair(std::string(exported().store().identity(dir)), byte_of(name));
+    return std::pair(fmt::format("{}{}", whose, exported().store().identity(dir)), byte_of(name));
   };
   if (op != Op::link) places_.push_back(place(intent_.dir, intent_.name));
   if (op == Op::rename || op == Op::link) places_.push_back(place(intent_.dir2, intent_.name2));
@@ -79,7 +82,8 @@ void NameFlight::look_up(const Handle& dir, const std::string& name, Call call) 
   r.caller = request_.caller;
   r.handle = dir;
   r.name = name;
-  submit(std::move(r), call);
+  // What is there is the same at every server; only whoever wants to see it asks its home.
+  call == kLookAgain ? submit(std::move(r), call) : session_->look(std::move(r), returns(call));
 }
 
 // Where it will fail there is nothing to remember.
@@ -122,10 +126,9 @@ void NameFlight::done(unsigned call) {
 
 void NameFlight::tell_outcome() {
   if (!std::exchange(intended_, false)) return;
-  const bool unknown = !*result_ && result_->error().is_outcome_unknown();
-  exported().state().named(once_, *result_  ? Named::done
-                                  : unknown ? Named::unknown
-                                            : Named::undone);
+  // Nobody can tell: the next life may, because it looks.
+  if (!*result_ && result_->error().is_outcome_unknown()) return;
+  exported().state().named(once_, *result_ ? Named::done : Named::undone);
 }
 
 // The client did not hear of it.

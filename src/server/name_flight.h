@@ -13,6 +13,11 @@
 // other). Creates that are not exclusive have no intent, and reserve like the others. What somebody
 // else does to the names, around this server and in the moment of its crash, may be taken for ours.
 //
+// Of several servers the one that the client talks to does this, and if the request goes on to the
+// home of the file, that one does as well: each may end and come back. The names of those that are
+// relayed are reserved apart: whoever holds names and waits for another server waits for such, who
+// wait for no server.
+//
 // If there is no journal, or it cannot be written, names are changed all the same (nobody could
 // remove a file from a full disk otherwise), and remembered in this life only.
 #pragma once
@@ -29,7 +34,7 @@ namespace forebay::server {
 
 class NameFlight final : public CallFlight {
  public:
-  static bool takes(const Session& session, const Request& request);
+  static bool takes(const Request& request);
   NameFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message);
 
  private:

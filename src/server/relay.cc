@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -56,11 +57,15 @@ Request about(Op op, const CallerRef& caller, const Handle& handle) {
   return request;
 }
 
+bool out_of_reach(const Error& error) {
+  return error.code() == ENOTCONN || error.code() == ETIMEDOUT;
+}
+
 // A home that cannot be reached is not the fault of the connection that the client has.
 Result<Reply> explained(Result<Reply>&& result, const std::string& home) {
   if (result) return std::move(result);
   const Error& error = result.error();
-  if (error.code() != ENOTCONN && error.code() != ETIMEDOUT) return std::move(result);
+  if (!out_of_reach(error)) return std::move(result);
   Error out(error.code() == ENOTCONN ? EHOSTDOWN : ETIMEDOUT,
             fmt::format("the file lives at server '{}': {}", home, error.what()));
   if (error.is_outcome_unknown()) out = std::move(out).with_unknown_outcome();
@@ -73,7 +78,7 @@ class Relay::State : public std::enable_shared_from_this<State> {
  public:
   explicit State(Parts parts)
       : parts_(std::move(parts)), homes_(parts_.cluster->servers), self_(place_of_self()) {
-    for (size_t i = 0; i < homes_.names().size(); ++i) sent_.push_back(std::make_unique<Counter>());
+    for (size_t i = 0; i < homes_.names().size(); ++i) others_.push_back(std::make_unique<Other>());
   }
 
   size_t home_of(const Handle& file) const { return homes_.of(parts_.local->identity(file)); }
@@ -111,6 +116,7 @@ class Relay::State : public std::enable_shared_from_this<State> {
   template <class Fn>
   void then(const CallRef& call, Request&& step, Fn&& fn);
   void at(size_t home, Request&& request, Completion&& done, Origin origin);
+  void heard(size_t home, const Result<Reply>& result);
   void finish(const CallRef& call, size_t home);
   Result<Store*> reach(size_t home, Loop& loop);
 
@@ -133,7 +139,12 @@ class Relay::State : public std::enable_shared_from_this<State> {
   std::map<Loop*, Stores> stores_;
   std::atomic<bool> closed_{false};
   std::atomic<bool> acknowledged_{false};
-  std::vector<std::unique_ptr<Counter>> sent_;
+  struct Other {  // a server of the list
+    Counter sent, under_way;
+    enum class Seen : uint8_t { not_yet, there, no_answer };
+    std::atomic<Seen> seen{Seen::not_yet};
+  };
+  std::vector<std::unique_ptr<Other>> others_;
 };
 
 // ---- Where to ----
@@ -157,13 +168,22 @@ void Relay::State::at(size_t home, Request&& request, Completion&& done, Origin 
   if (home == self_) return parts_.local->submit(std::move(request), std::move(done), origin);
   const Result<Store*> store = reach(home, *origin.loop);
   if (!store) return done(store.error());
-  sent_[home]->add();
+  others_[home]->sent.add();
+  others_[home]->under_way.add();
   const bool write = request.op == Op::write;
   (*store)->submit(std::move(request), [self = shared_from_this(), home, write,
                                         done = std::move(done)](Result<Reply>&& result) mutable {
     if (write && result && result->verifier != 0) self->acknowledged_ = true;
+    self->heard(home, result);
     done(explained(std::move(result), self->homes_.names()[home]));
   });
+}
+
+void Relay::State::heard(size_t home, const Result<Reply>& result) {
+  Other& other = *others_[home];
+  other.under_way.subtract();
+  const bool silent = !result && out_of_reach(result.error());
+  other.seen = silent ? Other::Seen::no_answer : Other::Seen::there;
 }
 
 template <class Fn>
@@ -400,15 +420,19 @@ void Relay::State::close() {
 
 uint64_t Relay::State::relayed() const {
   uint64_t sum = 0;
-  for (const auto& counter : sent_) sum += counter->get();
+  for (const auto& other : others_) sum += other->sent.get();
   return sum;
 }
 
 std::string Relay::State::status() const {
   std::string servers;
   for (size_t i = 0; i < homes_.names().size(); ++i) {
-    servers += fmt::format(R"({}{{"name": "{}", "relayed": {}}})", i == 0 ? "" : ", ",
-                           homes_.names()[i], sent_[i]->get());
+    const Other& other = *others_[i];
+    const char* const states[] = {"not asked yet", "there", "no answer"};
+    servers += fmt::format(R"({}{{"name": "{}", "state": "{}", "relayed": {}, "under_way": {}}})",
+                           i == 0 ? "" : ", ", homes_.names()[i],
+                           i == self_ ? "this one" : states[static_cast<int>(other.seen.load())],
+                           other.sent.get(), other.under_way.get());
   }
   return fmt::format(R"({{"self": "{}", "servers": [{}]}})", parts_.cluster->self, servers);
 }

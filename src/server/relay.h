@@ -21,7 +21,6 @@
 // loop only. submit() is called on the loop of its origin; completions run on any thread.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
 
@@ -47,8 +46,6 @@ class Relay {
   void close();
 
   bool lives_here(const Handle& file) const;
-  // A number for an owner of locks, which no other owner has at any of the other servers.
-  uint64_t next_owner() { return ++owners_; }
   void submit(Request&& request, Completion&& done, Origin origin);
   // As BehindStore::settle().
   void settle(Request&& request, Completion&& done, Origin origin);
@@ -64,7 +61,6 @@ class Relay {
  private:
   class State;
   const std::shared_ptr<State> state_;
-  std::atomic<uint64_t> owners_{0};
 };
 
 }  // namespace forebay::server

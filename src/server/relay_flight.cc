@@ -10,9 +10,8 @@ constexpr uint64_t kWindow = 4;  // chunks on their way at once
 }  // namespace
 
 bool RelayFlight::takes(const Session& session, const wire::RequestMessage& message) {
-  const Export& exported = session.exported();
   return !session.lives_here(message.request.handle) && message.list_blocks == 0 &&
-         message.total <= exported.pool.max_charge();
+         message.total <= session.exported().pool_for(false).max_charge();
 }
 
 RelayFlight::RelayFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
@@ -21,9 +20,10 @@ RelayFlight::RelayFlight(std::shared_ptr<Session> session, wire::RequestMessage&
 RelayFlight::~RelayFlight() = default;
 
 void RelayFlight::begin() {
-  ticket_ = exported().pool.charge(total_, [me = self<RelayFlight>()](BufferPool::Charge charge) {
-    me->loop().post([me, held = std::move(charge)]() mutable { me->charged(std::move(held)); });
-  });
+  ticket_ = exported().pool_for(false).charge(
+      total_, [me = self<RelayFlight>()](BufferPool::Charge charge) {
+        me->loop().post([me, held = std::move(charge)]() mutable { me->charged(std::move(held)); });
+      });
 }
 
 void RelayFlight::charged(BufferPool::Charge charge) {
@@ -133,7 +133,7 @@ void RelayFlight::fail(Error error) {
 }
 
 void RelayFlight::let_go() {
-  if (ticket_) exported().pool.forget(ticket_);
+  if (ticket_) exported().pool_for(false).forget(ticket_);
 }
 
 }  // namespace forebay::server

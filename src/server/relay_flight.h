@@ -1,8 +1,9 @@
 // RelayFlight: bulk data of a file that lives at another server. It goes there as one request,
 // whose home reserves all of it, so that no request of another server's client comes in between:
 // the data is gathered from the client, or comes from the home, as a whole, in memory that is
-// charged to the export's pool. Requests that are larger than one charge may be, or have a list to
-// be pulled, go in chunks, as to a Store (bulk.h): then each chunk is whole, but not the request.
+// charged to the export's pool for what it relays. Requests that are larger than one charge may be,
+// or have a list to be pulled, go in chunks, as to a Store (bulk.h): then each chunk is whole, but
+// not the request.
 //
 // Invariants:
 //  1. The memory is there until nobody can write to it or read it: as long as the flight.

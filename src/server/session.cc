@@ -57,6 +57,8 @@ Result<Memory> Session::on_message(const wire::FrameHeader& header, wire::Bytes 
       // (Another server's goodbye is not its clients'.)
       if (client_.sequence == 1 && !parts_.relayed) exported().state().forget(client_);
       lose_leases(Client::gone);
+      // Its next life will reclaim the locks of its clients.
+      if (parts_.relayed && exported().locks.knows(id())) return sink(payload);
       post_end();
       return sink(payload);
     default:
@@ -448,6 +450,10 @@ void Session::submit(Request&& request, Completion&& done) {
     return exported().store().submit(std::move(request), std::move(done), origin);
   }
   exported().relay->submit(std::move(request), std::move(done), origin);
+}
+
+void Session::look(Request&& request, Completion&& done) {
+  exported().store().submit(std::move(request), std::move(done), {&loop(), writer()});
 }
 
 void Session::settle(Request&& close, Completion&& done) {

@@ -27,6 +27,7 @@
 #include "core/histogram.h"
 #include "server/export.h"
 #include "server/flight.h"
+#include "server/relayed_locks.h"
 #include "transport/transport.h"
 #include "wire/codec.h"
 
@@ -72,16 +73,15 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   // ---- For flights ----
   uint64_t id() const { return parts_.info->id; }
   uint32_t pid() const { return parts_.info->pid; }
+  bool relayed() const { return parts_.relayed; }
   // As the one whose writes may be lost (BehindStore). Nobody can tell which of another server's
   // clients is to be told: they all learn it from the file's verifier, as if they were gone.
   uint64_t writer() const { return parts_.relayed ? 0 : id(); }
   // A request goes to where its file lives; one that was relayed has arrived.
   void submit(Request&& request, Completion&& done);
   void settle(Request&& close, Completion&& done);
-  // At another server the lock owners of all our clients are one client's: each has a number there.
-  // What they lock is freed when the session ends.
-  static constexpr size_t kMaxRelayedLocks = 65536;
-  Result<uint64_t> relayed_owner(const Request& lock);
+  void look(Request&& request, Completion&& done);  // here, wherever the file lives
+  RelayedLocks& relayed_locks() { return relayed_locks_; }
   bool lives_here(const Handle& file) const {
     return parts_.relayed || exported().lives_here(file);
   }
@@ -252,8 +252,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   // By the right's bytes.
   std::unordered_map<std::string, std::shared_ptr<HeldRight>, Hash, std::equal_to<>> rights_;
 
-  std::unordered_map<uint64_t, uint64_t> relayed_owners_;  // by the client's own number
-  std::map<std::pair<std::string, uint64_t>, CallerRef> relayed_locks_;  // files, owners there
+  RelayedLocks relayed_locks_;
 
   std::shared_ptr<SharedRegion> region_;
   std::shared_ptr<BufferPool> area_;

@@ -259,35 +259,12 @@ void Session::pass_on_losses() {
   exported().store().forget(id());
 }
 
-Result<uint64_t> Session::relayed_owner(const Request& lock) {
-  const auto known = relayed_owners_.find(lock.cookie);
-  if (known == relayed_owners_.end() && lock.op != Op::lock) return exported().relay->next_owner();
-  const uint64_t owner =
-      known != relayed_owners_.end() ? known->second : exported().relay->next_owner();
-  if (lock.op != Op::lock) return owner;
-  if (relayed_locks_.size() >= kMaxRelayedLocks) {
-    return Error(ENOLCK, fmt::format("this client has locked {} files that live at other servers",
-                                     relayed_locks_.size()));
-  }
-  relayed_owners_.emplace(lock.cookie, owner);
-  relayed_locks_.emplace(std::pair(lock.handle.bytes, owner), lock.caller);
-  return owner;
-}
-
-// If the server stops they are reclaimed in its next life; those at other servers are not ours to
-// keep.
+// If the server stops they are reclaimed in its next life, at other servers too.
 void Session::free_locks() {
-  if (!stopping_) exported().locks.forget(id());
-  for (const auto& [lock, caller] : std::exchange(relayed_locks_, {})) {
-    for (const uint32_t kind : {uint32_t(0), uint32_t(kFlagWhole)}) {
-      Request unlock;
-      unlock.op = Op::unlock;
-      unlock.flags = kind;
-      unlock.caller = caller;
-      unlock.handle.bytes = lock.first;
-      unlock.cookie = lock.second;
-      submit(std::move(unlock), [](Result<Reply>&&) {});
-    }
+  if (stopping_) return;
+  exported().locks.forget(id());
+  for (Request& unlock : relayed_locks_.take_unlocks()) {
+    submit(std::move(unlock), [](Result<Reply>&&) {});
   }
 }
 

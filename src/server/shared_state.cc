@@ -110,6 +110,19 @@ Result<void> SharedState::load(Store& store, const std::string& name) {
   (void)apply({.kind = Kind::life, .value = state_.life() + 1});
   for (const Command& lost : state_.orphans()) (void)apply(lost);
   resolve_names(store, name);
+  look_for_files(store, name);
+  inherit_temporaries();
+  const uint64_t upto = journal_->last();
+  if (auto written = journal_->write(journal_->take()); !written) return written;
+  written_ = upto;
+  seen_.journaled = true;
+  seen_.sync = journal_->sync();
+  return {};
+}
+
+// A handle that is more than its file's identity says where that was, and is stale if the file was
+// moved: then it may be anywhere, and whoever opens it there finds its attributes.
+void SharedState::look_for_files(Store& store, const std::string& name) {
   size_t gone = 0;
   for (const auto& [number, handle] : state_.files()) {
     Request r;
@@ -118,18 +131,19 @@ Result<void> SharedState::load(Store& store, const std::string& name) {
     r.handle = handle;
     const Result<Reply> there = store.call(std::move(r));
     if (there || there.error().code() != ESTALE) continue;
+    if (store.identity(handle) != handle.bytes) {
+      missing_.insert(number);
+      continue;
+    }
     (void)apply({.kind = Kind::forget_file, .file = number});
     ++gone;
   }
   if (gone != 0)
     log::info("export '{}': attributes of {} files that are gone are forgotten", name, gone);
-  inherit_temporaries();
-  const uint64_t upto = journal_->last();
-  if (auto written = journal_->write(journal_->take()); !written) return written;
-  written_ = upto;
-  seen_.journaled = true;
-  seen_.sync = journal_->sync();
-  return {};
+  if (!missing_.empty()) {
+    log::info("export '{}': {} files with attributes were removed, or are not where they were",
+              name, missing_.size());
+  }
 }
 
 void SharedState::begin(const Around& around) {
@@ -176,20 +190,34 @@ Result<uint64_t> SharedState::apply(const Command& command) {
 
 Result<uint32_t> SharedState::number_of(const Handle& handle, bool make) {
   const std::string_view key = key_of(handle);
-  if (const uint32_t number = state_.find(key); number != 0 || !make) return number;
+  if (const uint32_t number = state_.find(key); number != 0 || !make) {
+    if (!missing_.empty() && missing_.erase(number) != 0) {
+      (void)apply({.kind = Kind::file, .file = number, .name = key, .handle = handle.bytes});
+    }
+    return number;
+  }
   const Command add{.kind = Kind::file,
                     .file = state_.next_file(),
                     .name = key,
                     .handle = key == handle.bytes ? std::string_view() : handle.bytes};
   Result<uint64_t> made = apply(add);
   if (!made && made.error().code() == ENOSPC) {
-    for (const uint32_t bare : state_.bare_files(kRoom)) {
-      (void)apply({.kind = Kind::forget_file, .file = bare});
-    }
+    make_room();
     made = apply(add);
   }
   if (!made) return std::move(made).error();
   return static_cast<uint32_t>(*made);
+}
+
+// For files. First go those of which the file system knows as much.
+void SharedState::make_room() {
+  std::vector<uint32_t> old = state_.bare_files(kRoom);
+  if (old.empty()) old.assign(missing_.begin(), missing_.end());
+  if (old.size() > kRoom) old.resize(kRoom);
+  for (const uint32_t file : old) {
+    (void)apply({.kind = Kind::forget_file, .file = file});
+    missing_.erase(file);
+  }
 }
 
 Result<uint64_t> SharedState::perform(const Request& r, std::string& data) {

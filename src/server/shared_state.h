@@ -29,12 +29,14 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "attr/record.h"
@@ -76,6 +78,9 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
                                                    const std::string& name);
   ~SharedState();
   void begin(const Around& around);
+  // The list of servers may be another than in the life before: files that live elsewhere now are
+  // forgotten. EXDEV if that would lose attributes which are not temporary. Before anybody asks.
+  Result<void> forget_others(const std::function<bool(const Handle&)>& lives_here);
   void close();  // before the Store goes: what is not answered never will be
 
   // Another number: nothing that clients shared before is there any more.
@@ -179,10 +184,12 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   explicit SharedState(uint64_t id) : id_(id) {}
   Result<void> load(Store& store, const std::string& name);
   void resolve_names(Store& store, const std::string& name);
+  void look_for_files(Store& store, const std::string& name);
 
   // Under the lock.
   Result<uint64_t> apply(const Command& command);
   Result<uint32_t> number_of(const Handle& handle, bool make);
+  void make_room();
   Result<uint64_t> perform(const Request& request, std::string& data);
   Result<std::optional<uint64_t>> recalled(const Request& request);
   void forget_old(Time now);
@@ -231,6 +238,7 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   // Files whose temporary attributes may be somebody's that we do not know of; the tick of their
   // last use, or 0: since the last look.
   std::unordered_map<uint32_t, uint64_t> doubtful_;
+  std::unordered_set<uint32_t> missing_;  // files that were not where they were when we began
   Status seen_;
   bool closed_ = false;
 

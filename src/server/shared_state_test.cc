@@ -40,7 +40,7 @@ class SharedStateTest : public ::testing::Test {
     options.pool = 64_KiB;
     options.chunk = 16_KiB;
     options.state = {folder, false, 4096};
-    return Export::make(options, std::make_unique<Borrowed>(memory_), counters_, 1);
+    return Export::make(options, std::make_unique<Borrowed>(memory_), counters_, 1, false);
   }
   void start(const std::string& folder) {
     auto export_made = made(folder);
@@ -179,6 +179,23 @@ TEST_F(SharedStateTest, TemporaryAttributesOfAnEarlierLifeAreKeptForADay) {
   (void)export_->holders.let_go("one");
   pass(std::chrono::hours(1));
   EXPECT_EQ(attr(Op::attr_get, f, "tmp:a").error().code(), ENODATA);
+}
+
+TEST_F(SharedStateTest, FilesThatLiveElsewhereByANewListAreNotSilentlyForgotten) {
+  const Handle ours = file("ours"), theirs = file("theirs");
+  const auto lives_here = [&](const Handle& handle) { return handle == ours; };
+  attr(Op::attr_create, ours, "n").value();
+  place(theirs, 10).value();
+  attr(Op::attr_create, theirs, "tmp:n").value();
+  attr(Op::attr_create, theirs, "n").value();
+  EXPECT_EQ(export_->state().forget_others(lives_here).error().code(), EXDEV);
+  EXPECT_TRUE(attr(Op::attr_get, theirs, "n")) << "it is still there";
+  attr(Op::attr_remove, theirs, "n").value();
+  EXPECT_TRUE(export_->state().forget_others(lives_here));
+  EXPECT_FALSE(attr(Op::attr_get, theirs, "tmp:n"));
+  EXPECT_TRUE(attr(Op::attr_get, ours, "n"));
+  restart();
+  EXPECT_EQ(export_->state().status().counts.files, 1u);
 }
 
 TEST_F(SharedStateTest, AnotherServersEndIsNotItsClients) {

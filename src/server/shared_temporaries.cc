@@ -4,6 +4,8 @@
 // computes for hours does not come back after a restart before it has something to ask, and neither
 // do those of another server that was restarted. Then its attributes are kept for kDoubt after
 // their last use, whoever else opens and closes the file meanwhile.
+#include <fmt/format.h>
+
 #include "server/holders.h"
 #include "server/shared_state.h"
 
@@ -21,6 +23,27 @@ std::vector<std::string> temporaries_of(const attr::Values* values) {
 }
 
 }  // namespace
+
+Result<void> SharedState::forget_others(const std::function<bool(const Handle&)>& lives_here) {
+  std::lock_guard lock(mutex_);
+  size_t kept = 0;
+  for (const auto& [number, handle] : state_.files()) {
+    if (lives_here(handle)) continue;
+    const attr::Values* const values = state_.values(number);
+    if (values && values->size() > temporaries_of(values).size()) {
+      ++kept;
+      continue;
+    }
+    (void)apply({.kind = Kind::forget_file, .file = number});
+    doubtful_.erase(number);
+    missing_.erase(number);
+  }
+  if (kept == 0) return {};
+  return Error(EXDEV, fmt::format("{} files whose attributes are kept in its journal live at other "
+                                  "servers by the new list: start with the old one, or remove the "
+                                  "attributes first",
+                                  kept));
+}
 
 void SharedState::inherit_temporaries() {
   for (const auto& [number, handle] : state_.files()) {

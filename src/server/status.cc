@@ -88,9 +88,10 @@ std::string to_json(const Export& e) {
       R"("scheduler": {}, "sieve": {}, "write_behind": {}, "state": {}, {}"ops": {{{}}}}})",
       quoted(e.options.name), quoted(e.options.what), e.flights.get(), e.reservations.held(),
       e.locks.held(), e.locks.waiting(), e.leases->held(), e.leases->waiting(), e.errors.get(),
-      e.bytes_in.get(), e.bytes_out.get(), e.pool.buffer_size(), e.pool.capacity(), e.pool.in_use(),
-      to_json(e.store().scheduler()), to_json(e.sieved), to_json(e.store().status()),
-      to_json(e.state().status()),
+      e.bytes_in.get(), e.bytes_out.get(), e.pool.buffer_size(),
+      e.pool.capacity() + (e.away ? e.away->capacity() : 0),
+      e.pool.in_use() + (e.away ? e.away->in_use() : 0), to_json(e.store().scheduler()),
+      to_json(e.sieved), to_json(e.store().status()), to_json(e.state().status()),
       e.relay ? fmt::format(R"("cluster": {}, )", e.relay->status()) : std::string(), ops_of(e));
 }
 

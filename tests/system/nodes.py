@@ -344,6 +344,29 @@ class Nodes(Cluster):
             got = clients["b"].do("read", path, 0, "", ends[path] + 10)
             self.assertTrue(got == content[path], path)
 
+    def test_numbers_follow_a_file_that_is_renamed(self):
+        """It, or its directory; and every server is restarted."""
+        self.start_all()
+        for i in range(6):
+            self.fine("a", "mkdir", f"/dir{i}")
+            with open(self.path("empty"), "wb"):
+                pass
+            self.fine("b", "put", self.path("empty"), f"/dir{i}/f")
+            self.fine(self.random.choice(self.NAMES), "attr", "create", f"/dir{i}/f", "n", str(i))
+            self.fine(self.random.choice(self.NAMES), "mv", f"/dir{i}/f", f"/dir{i}/g")
+            if i % 2 == 0:
+                self.fine(self.random.choice(self.NAMES), "mv", f"/dir{i}", f"/moved{i}")
+
+        def value(i):
+            path = f"/moved{i}/g" if i % 2 == 0 else f"/dir{i}/g"
+            return self.fine(self.random.choice(self.NAMES), "attr", "add", path, "n", "10").strip()
+        for round_number in range(3):
+            for i in range(6):
+                self.assertEqual(value(i), str(10 * round_number + i))
+            for name in self.NAMES:
+                self.end_server(name, self.random.choice((signal.SIGKILL, signal.SIGTERM)))
+                self.assertEqual(self.start_server(name).code, 0)
+
     def test_temporary_numbers_go_with_who_uses_them(self):
         self.start_all("--set", "server.grace=1s")
         a, b = self.client("a"), self.client("b")
@@ -381,6 +404,29 @@ class Nodes(Cluster):
         a.process.kill()  # what it held is free soon
         for path in (f"/locked{i}" for i in range(4)):
             b.do("lock", path, 0, "", 4)
+
+    def test_locks_outlive_servers(self):
+        """Those that keep them and those that relay them, orderly ended or not; and their holder asks
+        for nothing meanwhile."""
+        grace = ("--set", "server.grace=4s")
+        self.start_all(*grace)
+        a, b = self.client("a"), self.client("b")
+        paths = [f"/locked{i}" for i in range(6)]  # they live at different servers
+        for path in paths:
+            a.do("lock", path, 0)
+        for down in ("a", "bc", "ac", "c"):
+            how = self.random.choice((signal.SIGKILL, signal.SIGTERM))
+            for name in down:
+                self.end_server(name, how)
+            for name in down:
+                self.assertEqual(self.start_server(name, *grace).code, 0)
+            time.sleep(5)  # longer than anybody waits for those who held locks
+            for path in paths:
+                with self.assertRaisesRegex(RuntimeError, "EAGAIN", msg=f"{path}, {down}, {how}"):
+                    b.do("lock", path, 9)
+        for path in paths:
+            a.do("unlock", path, 0)
+            b.do("lock", path, 9)
 
     def test_a_file_that_is_removed_while_open_elsewhere(self):
         self.start_all()
@@ -422,9 +468,13 @@ class Nodes(Cluster):
                 dead.append(i)
             self.assertLess(time.monotonic() - began, 15)
         self.assertTrue(0 < len(dead) < 12, dead)
+        self.assertRegex(self.fine("a", "status"), r"\nb +data +no answer +[1-9]")
         self.assertEqual(self.start_server("b").code, 0)
         for i in dead:
             self.assertEqual(client.do("read", f"/f{i}", 0, "", 9), "alive")
+        shown = self.fine("a", "status")
+        self.assertRegex(shown, r"\na +data +this one +0 +0\n")
+        self.assertRegex(shown, r"\nb +data +there +[1-9][0-9]* +0\n")
 
     def test_another_list_is_refused(self):
         self.start_all()

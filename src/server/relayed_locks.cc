@@ -1,0 +1,79 @@
+#include "server/relayed_locks.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+
+namespace forebay::server {
+
+namespace {
+
+uint64_t random_owner() {
+  uint64_t number = 0;
+  while (number == 0) {
+    if (::getrandom(&number, sizeof number, 0) != sizeof number) number = 0;
+  }
+  return number;
+}
+
+ExtentSet range_of(const Request& r) {
+  const uint64_t length = r.length.value == 0 ? kMaxOffset - r.offset.value : r.length.value;
+  return {{r.offset, Length(length)}};
+}
+
+}  // namespace
+
+Result<uint64_t> RelayedLocks::owner_of(const Request& r) {
+  const auto known = owners_.find(r.cookie);
+  if (r.op != Op::lock) return known != owners_.end() ? known->second.there : random_owner();
+  if (files_.size() >= kMostFiles) {
+    return Error(ENOLCK, fmt::format("this client has locked {} files that live at other servers",
+                                     files_.size()));
+  }
+  Owner& owner = owners_[r.cookie];
+  if (owner.there == 0) {
+    const bool again = (r.flags & kFlagReclaim) != 0 && r.expected != 0;
+    owner.there = again ? r.expected : random_owner();
+  }
+  const auto [file, made] = files_.try_emplace({r.handle.bytes, owner.there});
+  owner.files += made;
+  file->second.caller = r.caller;
+  file->second.cookie = r.cookie;
+  ++file->second.asked;
+  return owner.there;
+}
+
+void RelayedLocks::ended(const Request& r, bool done) {
+  const auto found = files_.find({r.handle.bytes, r.cookie});
+  if (found == files_.end()) return;
+  File& file = found->second;
+  ExtentSet& held = (r.flags & kFlagWhole) != 0 ? file.whole : file.range;
+  if (r.op == Op::lock) {
+    --file.asked;
+    if (done) held = unite(held, range_of(r));
+  } else if (done) {
+    held = subtract(held, range_of(r));
+  }
+  if (file.asked != 0 || !file.range.empty() || !file.whole.empty()) return;
+  const auto owner = owners_.find(file.cookie);
+  if (owner != owners_.end() && --owner->second.files == 0) owners_.erase(owner);
+  files_.erase(found);
+}
+
+std::vector<Request> RelayedLocks::take_unlocks() {
+  std::vector<Request> all;
+  for (const auto& [key, file] : std::exchange(files_, {})) {
+    for (const uint32_t kind : {uint32_t(0), uint32_t(kFlagWhole)}) {
+      Request unlock;
+      unlock.op = Op::unlock;
+      unlock.flags = kind;
+      unlock.caller = file.caller;
+      unlock.handle.bytes = key.first;
+      unlock.cookie = key.second;
+      all.push_back(std::move(unlock));
+    }
+  }
+  owners_.clear();
+  return all;
+}
+
+}  // namespace forebay::server
