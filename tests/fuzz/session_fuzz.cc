@@ -26,11 +26,13 @@ struct Given {
   wire::Welcome welcome;
   std::vector<Handle> handles;
   std::vector<Right> rights;
+  uint64_t lease = 0;  // the last
 
   void take(const wire::ReplyMessage& reply) {
     if (!reply.result) return;
     if (!reply.result->handle.empty()) handles.push_back(reply.result->handle);
     if (!reply.result->right.empty()) rights.push_back(reply.result->right);
+    if (reply.result->value > UINT32_MAX) lease = reply.result->value;
   }
 };
 
@@ -202,6 +204,10 @@ class World {
     bool filled = fill(m->request.handle, '@', given_.handles);
     filled = fill(m->request.handle2, '@', given_.handles) || filled;
     filled = fill(m->request.right, '#', given_.rights) || filled;
+    if (m->request.cookie == kLastLease) {
+      m->request.cookie = given_.lease;
+      filled = true;
+    }
     if (!filled) return std::string(frame);
     return wire::encode(*m, header->payload_size)
         .append(frame.substr(wire::kHeaderSize + header->message_size));
