@@ -18,7 +18,10 @@ TEST(MountOptions, EveryKindOfWord) {
 }
 
 TEST(MountOptions, Cache) {
+  EXPECT_EQ(parse_mount_words({"cache=none"})->options.cache, Cache::none);
   EXPECT_EQ(parse_mount_words({"cache=pages"})->options.cache, Cache::pages);
+  EXPECT_EQ(parse_mount_words({"cache=lease"})->options.cache, Cache::lease);
+  EXPECT_EQ(parse_mount_words({"cache=writeback"})->options.cache, Cache::writeback);
   EXPECT_FALSE(parse_mount_words({"cache=all"}));
 }
 
