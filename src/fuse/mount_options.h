@@ -28,7 +28,7 @@ struct MountOptions {
   std::string mount_point;
   std::vector<std::string> kernel;             // words for the kernel and libfuse
   double attr_timeout = 0, entry_timeout = 0;  // seconds that the kernel may believe what it knows
-  Cache cache = Cache::none;
+  Cache cache = Cache::lease;
 };
 
 struct MountWords {
