@@ -302,8 +302,9 @@ void mount_rows(const BenchOptions& options, const std::string& scratch, Report&
     const MountProcess ours({self, "mount", "-f", job.below}, mounts + "/ours");
     rows(options, report, job, ours, theirs, "", {0.9, 0.8});
   }
-  const MountProcess through({self, "mount", "-f", "-o", "server=" + bed.run_dir(), "bench"},
-                             mounts + "/server");
+  const MountProcess through(
+      {self, "mount", "-f", "-o", "cache=none,server=" + bed.run_dir(), "bench"},
+      mounts + "/server");
   rows(options, report, job, through, theirs, "-server", {0.7, 0.55});
 }
 

@@ -8,30 +8,46 @@
 
 namespace forebay::attr {
 
-Result<Leases::Number> Leases::take(std::string_view file, uint64_t client, Time now) {
+// A write lease is alone, but for those that it takes the place of.
+bool Leases::may_take(const File& file, const Who& who, Kind kind) const {
+  if (file.writer != 0) {
+    const Lease& writer = leases_.at(file.writer);
+    if (writer.recalled || writer.who != who) return false;
+  }
+  if (kind == Kind::read) return true;
+  return file.recalled.empty() &&
+         std::ranges::all_of(file.holders, [&](const auto& one) { return one.first == who; });
+}
+
+Result<Leases::Number> Leases::take(std::string_view file, const Who& who, Kind kind, Time now) {
   // What ran out is not renewed: its client has dropped it, and may not have heard what changed.
-  if (const auto known = clients_.find(client);
+  if (const auto known = clients_.find(who.client);
       known != clients_.end() && known->second.until <= now) {
     for (const Number number : std::set<Number>(known->second.leases)) {
       if (!leases_.at(number).recalled) drop(number);
     }
   }
   if (const auto known = files_.find(file); known != files_.end()) {
-    const auto held = known->second.holders.find(client);
+    if (!may_take(known->second, who, kind)) return Error(EAGAIN, "others hold leases of the file");
+    const auto held = known->second.holders.find(who);
     if (held != known->second.holders.end()) drop(held->second);
   }
-  Client& asks = clients_[client];
+  Client& asks = clients_[who.client];
   if (leases_.size() >= limits_.in_all || asks.leases.size() >= limits_.per_client) {
     const Error full(ENOLCK, fmt::format("{} leases are held, {} by this client", leases_.size(),
                                          asks.leases.size()));
-    if (asks.leases.empty()) clients_.erase(client);
+    if (asks.leases.empty()) clients_.erase(who.client);
     return full;
   }
   auto at = files_.find(file);
   if (at == files_.end()) at = files_.try_emplace(std::string(file)).first;
   const Number number = ++last_;
-  at->second.holders.emplace(client, number);
-  leases_.emplace(number, Lease{&at->first, client});
+  at->second.holders.emplace(who, number);
+  leases_.emplace(number, Lease{&at->first, who, kind});
+  if (kind == Kind::write) {
+    at->second.writer = number;
+    ++writers_;
+  }
   asks.leases.insert(number);
   asks.until = now + term_;
   return number;
@@ -39,7 +55,7 @@ Result<Leases::Number> Leases::take(std::string_view file, uint64_t client, Time
 
 bool Leases::renew(uint64_t client, Number number, Time now) {
   const auto lease = leases_.find(number);
-  if (lease == leases_.end() || lease->second.client != client || lease->second.recalled) {
+  if (lease == leases_.end() || lease->second.who.client != client || lease->second.recalled) {
     return false;
   }
   Client& c = clients_.at(client);
@@ -51,40 +67,69 @@ bool Leases::renew(uint64_t client, Number number, Time now) {
 void Leases::mark(Number number) {
   Lease& lease = leases_.at(number);
   lease.recalled = true;
-  lease.until = clients_.at(lease.client).until;
+  lease.until = clients_.at(lease.who.client).until;
   File& file = files_.find(*lease.file)->second;
-  file.holders.erase(lease.client);
+  file.holders.erase(lease.who);
   file.recalled.insert(number);
 }
 
-Leases::Recalled Leases::recall(std::string_view name, uint64_t changer, Time now) {
+// Of one that was not recalled.
+void Leases::ask_for(Number number, Time now, Recalled& out) {
+  const Who& who = leases_.at(number).who;
+  if (clients_.at(who.client).until <= now) return drop(number);
+  out.now.push_back({who.client, number});
+  mark(number);
+}
+
+void Leases::wait_for(Number number, Recalled& out) const {
+  out.until.push_back(number);
+  out.at_most = std::max(out.at_most, leases_.at(number).until);
+}
+
+Leases::Recalled Leases::recall(std::string_view name, const Who& changer, Time now) {
   Recalled out;
-  lapse(name, now);
+  out.lapsed = lapse(name, now);
   const auto file = files_.find(name);
   if (file == files_.end()) return out;
-  for (const auto& [client, number] : std::map<uint64_t, Number>(file->second.holders)) {
-    if (client == changer) continue;
-    if (clients_.at(client).until <= now) {
-      drop(number);
-      continue;
-    }
-    out.now.push_back({client, number});
-    mark(number);
+  for (const auto& [who, number] : std::map<Who, Number>(file->second.holders)) {
+    if (who != changer) ask_for(number, now, out);
   }
   const auto still = files_.find(name);
   if (still == files_.end()) return out;
   for (const Number number : still->second.recalled) {
-    const Lease& lease = leases_.at(number);
-    if (lease.client == changer) continue;
-    out.until.push_back(number);
-    out.at_most = std::max(out.at_most, lease.until);
+    if (leases_.at(number).who != changer) wait_for(number, out);
   }
+  return out;
+}
+
+Leases::Recalled Leases::recall_writer(std::string_view name, const Who& user, Time now) {
+  Recalled out;
+  out.lapsed = lapse(name, now);
+  const auto file = files_.find(name);
+  if (file == files_.end() || file->second.writer == 0) return out;
+  const Number number = file->second.writer;
+  const Lease& lease = leases_.at(number);
+  if (lease.who == user) return out;
+  if (!lease.recalled) ask_for(number, now, out);
+  if (leases_.contains(number)) wait_for(number, out);
   return out;
 }
 
 bool Leases::holds(uint64_t client, Number number) const {
   const auto lease = leases_.find(number);
-  return lease != leases_.end() && lease->second.client == client;
+  return lease != leases_.end() && lease->second.who.client == client;
+}
+
+bool Leases::writes(uint64_t client, Number number, std::string_view file) const {
+  if (!holds(client, number)) return false;
+  const Lease& lease = leases_.at(number);
+  return lease.kind == Kind::write && *lease.file == file;
+}
+
+bool Leases::written_by(std::string_view name, const Who& who) const {
+  const auto file = files_.find(name);
+  return file != files_.end() && file->second.writer != 0 &&
+         leases_.at(file->second.writer).who == who;
 }
 
 bool Leases::give_back(uint64_t client, Number number) {
@@ -101,6 +146,22 @@ std::vector<Leases::Number> Leases::forget(uint64_t client) {
   return all;
 }
 
+std::vector<Leases::Number> Leases::forget_copies(uint64_t client) {
+  std::vector<Number> out;
+  const auto found = clients_.find(client);
+  if (found == clients_.end()) return out;
+  for (const Number number : std::set<Number>(found->second.leases)) {
+    const Lease& lease = leases_.at(number);
+    if (lease.kind == Kind::write) {
+      if (!lease.recalled) mark(number);
+    } else {
+      out.push_back(number);
+      drop(number);
+    }
+  }
+  return out;
+}
+
 void Leases::abandon(uint64_t client) {
   const auto found = clients_.find(client);
   if (found == clients_.end()) return;
@@ -115,7 +176,19 @@ std::vector<Leases::Held> Leases::lapse(std::string_view name, Time now) {
   if (file == files_.end()) return out;
   for (const Number number : file->second.recalled) {
     const Lease& lease = leases_.at(number);
-    if (lease.until <= now) out.push_back({lease.client, number});
+    if (lease.until <= now) out.push_back({lease.who.client, number});
+  }
+  for (const Held& held : out) drop(held.lease);
+  return out;
+}
+
+std::vector<Leases::Held> Leases::lapse(uint64_t client, Time now) {
+  std::vector<Held> out;
+  const auto found = clients_.find(client);
+  if (found == clients_.end()) return out;
+  for (const Number number : found->second.leases) {
+    const Lease& lease = leases_.at(number);
+    if (lease.recalled && lease.until <= now) out.push_back({client, number});
   }
   for (const Held& held : out) drop(held.lease);
   return out;
@@ -128,9 +201,13 @@ void Leases::drop(Number number) {
   if (lease->second.recalled) {
     file->second.recalled.erase(number);
   } else {
-    file->second.holders.erase(lease->second.client);
+    file->second.holders.erase(lease->second.who);
   }
-  const auto client = clients_.find(lease->second.client);
+  if (file->second.writer == number) {
+    file->second.writer = 0;
+    --writers_;
+  }
+  const auto client = clients_.find(lease->second.who.client);
   client->second.leases.erase(number);
   if (client->second.leases.empty()) clients_.erase(client);
   leases_.erase(lease);

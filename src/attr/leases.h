@@ -6,11 +6,17 @@
 // taken or renewed, on the client's own clock as on ours. So a client that cannot be reached keeps
 // nobody waiting longer than that, and uses no copy afterwards.
 //
+// A write lease says more: that nobody else looks at the file before the client was asked, so that
+// it may keep what it writes. It is the only lease of its file, and is given only if there is no
+// other. Who wants to see the file or to change it recalls it first; the holder writes what it has,
+// and gives it back. What it writes names the lease, and is refused once that is gone (writes()):
+// what others have done since stays.
+//
 // A renewal is of all that a client holds, but never of what it was asked for: if it renews then,
 // it has heard (the recall goes out before the answer, server/lease_table.h).
 //
-// Leases are of whole files, and shared. There is no lease to write: nobody may keep what is not in
-// the file yet.
+// A client may know one file by several names (handles), and does not know that they are one file:
+// so each name has a lease of its own, and a change by one name recalls what is kept under another.
 //
 // A value: no threads, no clock, no network.
 #pragma once
@@ -35,48 +41,68 @@ class Leases {
     size_t in_all = 1 << 20;
     size_t per_client = 1 << 16;
   };
+  enum class Kind : uint8_t { read, write };
+  struct Who {
+    uint64_t client = 0;
+    uint64_t name = 0;  // by which it knows the file
+    auto operator<=>(const Who&) const = default;
+  };
   struct Held {
     uint64_t client = 0;
     Number lease = 0;
     bool operator==(const Held&) const = default;
   };
 
-  explicit Leases(Duration term) : Leases(term, Limits()) {}
-  Leases(Duration term, Limits limits) : term_(term), limits_(limits) {}
+  // Numbers follow `before`: so that those of another life mean nothing.
+  explicit Leases(Duration term, Number before = 0) : Leases(term, Limits(), before) {}
+  Leases(Duration term, Limits limits, Number before = 0)
+      : term_(term), limits_(limits), last_(before) {}
   Leases(const Leases&) = delete;
 
   // A lease of the file, and all that the client holds renewed. It takes the place of one that the
-  // client has of that file, so that giving that one back does not end this one. ENOLCK beyond a
-  // limit.
-  Result<Number> take(std::string_view file, uint64_t client, Time now);
+  // client has of that file by that name, so that giving that one back does not end this one.
+  // EAGAIN: somebody else has one that it cannot be beside, or has not given it back yet. ENOLCK
+  // beyond a limit.
+  Result<Number> take(std::string_view file, const Who& who, Kind kind, Time now);
   // Renews all that the client holds. False: it does not hold this one (any more).
   bool renew(uint64_t client, Number lease, Time now);
 
-  // A file has changed by `changer`: all that other clients hold of it is recalled.
   struct Recalled {
     std::vector<Held> now;      // those who are to be told
-    std::vector<Number> until;  // those that must be gone before the change completes, and
+    std::vector<Number> until;  // those that must be gone before it goes on, and
     Time at_most{};             // will be then
+    std::vector<Held> lapsed;   // had been recalled before, and have run out
   };
-  Recalled recall(std::string_view file, uint64_t changer, Time now);
+  // A file has changed by `changer`: all that is held of it by others is recalled.
+  Recalled recall(std::string_view file, const Who& changer, Time now);
+  // A file is about to be looked at or changed: the same, of another's write lease only.
+  Recalled recall_writer(std::string_view file, const Who& user, Time now);
 
   // True: it held it.
   bool give_back(uint64_t client, Number lease);
   // The client's copies are gone, whatever it held: returns that.
   std::vector<Number> forget(uint64_t client);
+  // The same, but it may still have written what is not in the file: write leases run out.
+  std::vector<Number> forget_copies(uint64_t client);
   // The client cannot be told any more: what it holds runs out.
   void abandon(uint64_t client);
-  // Those of a file that were recalled, and have run out.
+  // Those of a file, of a client, that were recalled, and have run out.
   std::vector<Held> lapse(std::string_view file, Time now);
+  std::vector<Held> lapse(uint64_t client, Time now);
 
   bool holds(uint64_t client, Number lease) const;
+  // May the client write to the file what it has kept under this lease?
+  bool writes(uint64_t client, Number lease, std::string_view file) const;
+  bool written_by(std::string_view file, const Who& who) const;  // under a write lease
   size_t held() const { return leases_.size(); }
+  size_t held_to_write() const { return writers_; }
   Duration term() const { return term_; }
 
  private:
   struct Lease {
     const std::string* file;  // the key in files_
-    uint64_t client;
+    Who who;
+    Kind kind;
     bool recalled = false;
     Time until{};  // once recalled; before that it is the client's
   };
@@ -85,19 +111,24 @@ class Leases {
     Time until{};
   };
   struct File {
-    std::map<uint64_t, Number> holders;  // that were not recalled, by client
+    std::map<Who, Number> holders;  // that were not recalled
     std::set<Number> recalled;
+    Number writer = 0;  // the write lease, recalled or not
   };
 
+  bool may_take(const File& file, const Who& who, Kind kind) const;
   void drop(Number number);
   void mark(Number number);
+  void ask_for(Number number, Time now, Recalled& out);
+  void wait_for(Number number, Recalled& out) const;
 
   const Duration term_;
   const Limits limits_;
   std::map<std::string, File, std::less<>> files_;
   std::unordered_map<uint64_t, Client> clients_;
   std::unordered_map<Number, Lease> leases_;
-  Number last_ = 0;
+  size_t writers_ = 0;
+  Number last_;
 };
 
 }  // namespace forebay::attr

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kMostMembers = 64;
 
 bool small_write(const Request& r) {
-  return r.op == Op::write && (r.flags & kFlagAppend) == 0 && !r.file.empty() &&
+  return r.op == Op::write && (r.flags & kFlagAppend) == 0 && r.cookie == 0 && !r.file.empty() &&
          r.file.loops().empty();
 }
 

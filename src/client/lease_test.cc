@@ -1,4 +1,6 @@
-// Read leases as a client holds them.
+// Leases as a client holds them.
+#include <thread>
+
 #include "client/testing.h"
 
 namespace forebay {
@@ -24,7 +26,7 @@ class LeaseTest : public ClientFixture {
     store->hold_leases(nullptr);
     ClientFixture::TearDown();
   }
-  void grant(uint64_t number, const char* file = "file") {
+  void grant(uint64_t number, const char* file = "file", uint64_t milliseconds = 4000) {
     Request r;
     r.op = Op::lease;
     r.handle.bytes = file;
@@ -33,7 +35,7 @@ class LeaseTest : public ClientFixture {
     submit(std::move(r));
     Reply reply;
     reply.value = number;
-    reply.count = 4000;
+    reply.count = milliseconds;
     server.reply(server.take_request().id, std::move(reply));
   }
   uint64_t take_released() {
@@ -97,6 +99,38 @@ TEST_F(LeaseTest, IsRenewedWhileItIsHeld) {
   EXPECT_EQ(holder.recalls, std::vector<uint64_t>{5}) << "whatever the server says";
   pass(3s);
   EXPECT_TRUE(server.frames.empty());
+}
+
+TEST_F(LeaseTest, ThatRanOutIsNotRevivedByTheNext) {
+  grant(5, "file", 200);
+  std::this_thread::sleep_for(200ms);  // and no timer has run
+  grant(6, "other");
+  EXPECT_EQ(holder.losses, 1);
+  EXPECT_GT(store->leases_until(), since_boot() + 3s);
+  server.deliver(wire::encode(wire::Recall{5}));
+  EXPECT_TRUE(holder.recalls.empty());
+  server.deliver(wire::encode(wire::Recall{6}));
+  EXPECT_EQ(holder.recalls, std::vector<uint64_t>{6});
+}
+
+TEST_F(LeaseTest, WhatWasKeptTravelsAloneAndNamesIt) {
+  const std::string data = "kept";
+  for (uint64_t i = 0; i < 3; ++i) {
+    Request r;
+    r.op = Op::write;
+    r.handle.bytes = "file";
+    r.right.bytes = "right";
+    r.cookie = 5;
+    r.file = Extents(Extent{Offset(i * 4), Length(4)});
+    r.memory = Memory::of(std::as_bytes(std::span(data)));
+    submit(std::move(r));
+  }
+  for (uint64_t i = 0; i < 3; ++i) {
+    const auto sent = server.take_request();
+    EXPECT_EQ(sent.request.cookie, 5u);
+    EXPECT_EQ(sent.request.file.total().value, 4u);
+    server.reply(sent.id, Error(ESTALE));
+  }
 }
 
 TEST_F(LeaseTest, EndsWithTheConnection) {

@@ -359,6 +359,7 @@ void Session::on_up(const wire::Welcome& welcome, bool resumed) {
 
 void Session::on_down(bool farewell, bool written) {
   lose_leases();
+  recalled_early_.clear();
   landing_ = nullptr;
   // What was answered before a goodbye may be seen after it.
   if (region_) on_posts(~uint64_t(0));

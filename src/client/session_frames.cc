@@ -116,7 +116,7 @@ bool Session::fits_box(const Flight& flight) const {
       r.file.total().value > most || flight.cancelled || flight.parts) {
     return false;
   }
-  if (r.flags != 0 || r.length.value != 0 || r.handle.empty() || r.right.empty() ||
+  if (r.flags != 0 || r.length.value != 0 || r.cookie != 0 || r.handle.empty() || r.right.empty() ||
       r.handle.bytes.size() + r.right.bytes.size() > kBoxNames) {
     return false;
   }

@@ -1,4 +1,4 @@
-// Read leases of a session (docs/wire-format.md, "Leases").
+// Leases of a session (docs/wire-format.md, "Leases").
 #include <algorithm>
 
 #include "client/flight.h"
@@ -10,10 +10,13 @@ namespace forebay {
 void Session::note_lease(const Flight& flight, const Result<Reply>& result) {
   if (!result) return;
   const Request& r = flight.message.request;
+  const bool early = recalled_early_.erase(result->value) != 0;
+  // What was not renewed in time the server has forgotten: the new time is not for that.
+  if (since_boot() >= leases_until_.load()) lose_leases();
   if (!(r.flags & kFlagReclaim)) {
     // A file's new lease takes the place of the one before.
     std::erase_if(leases_, [&](const auto& one) { return one.second.handle == r.handle; });
-    if (recalled_early_.erase(result->value) != 0) {
+    if (early) {
       if (holder_) return holder_->recalled(result->value);
       return give_back(result->value);
     }
@@ -46,9 +49,10 @@ Result<void> Session::on_recall(std::span<const std::byte> message) {
 
 void Session::lose_leases() {
   leases_until_ = Duration::zero();
-  recalled_early_.clear();
-  if (std::exchange(leases_, {}).empty()) return;
-  if (holder_) holder_->lost();
+  const auto lost = std::exchange(leases_, {});
+  if (lost.empty()) return;
+  if (holder_) return holder_->lost();
+  for (const auto& [lease, held] : lost) give_back(lease);
 }
 
 void Session::renew_later() {

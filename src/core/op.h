@@ -39,7 +39,8 @@ enum class Op : uint8_t {
   statfs,        // handle                          -> statfs
   read,          // handle, right, file, memory     -> count (short only at the end of file)
   write,         // handle, right, file, memory, flag_behind, flag_stable, flag_sieve,
-                 // flag_no_sieve, length (of a sieve's window at most; 0: as the server likes)
+                 // flag_no_sieve, length (of a sieve's window at most; 0: as the server likes),
+                 // [cookie: kept under this write lease; ESTALE if that is gone]
                  //                                 -> count (always all, or an error with done()),
                  //                                    verifier
                  // flag_append: at the end, whoever else appends; file is one extent from 0
@@ -69,11 +70,12 @@ enum class Op : uint8_t {
   attr_cas,        // handle, right, name, value, expected -> value (before: done if as expected)
   attr_list,       // handle, right                   -> data (of each: 8 bytes, the lowest first,
                    //                                    and its name, ended by a NUL)
-  // A read lease (attr/leases.h), which only the server that is the file's home gives; it is given
-  // back, and recalled, outside of requests (LeaseHolder in store/store.h).
-  lease,  // handle, right, flag_shared (always), [flag_reclaim, cookie: renew this one, and all]
+  // A lease (attr/leases.h), which only the server that is the file's home gives; it is given back,
+  // and recalled, outside of requests (LeaseHolder in store/store.h).
+  lease,  // handle, right, [flag_shared: to read, otherwise to write],
+          // [flag_reclaim, cookie: renew this one, and all]
           //            -> value (its number), count (milliseconds from the request on), attr
-          //               (EOPNOTSUPP: not here; ENOLCK: too many, or not held)
+          //               (EOPNOTSUPP: not here; EAGAIN: not now; ENOLCK: too many, or not held)
 };
 inline constexpr int kOpCount = static_cast<int>(Op::lease) + 1;
 

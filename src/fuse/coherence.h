@@ -23,6 +23,8 @@ class Coherence {
   Coherence(Cache cache, bool shared) : cache_(cache), shared_(shared) {}
 
   bool shared() const { return shared_; }
+  // May leases vouch for what is kept?
+  bool leases() const { return shared_ && (cache_ == Cache::lease || cache_ == Cache::writeback); }
 
   // Does the kernel's page cache serve reads, and is written through, though no lease vouches for
   // it? `maps_direct`: mappings work without.

@@ -82,11 +82,14 @@ Door::Door(Store& store, const Found& root, const MountOptions& options)
       speaks_for_others_(::geteuid() == 0),
       nodes_(store, root),
       coherence_(options.cache, keeps_locks(store, root)),
-      leases_(store, options.cache == Cache::lease && coherence_.shared()) {}
+      leases_(store, coherence_.leases()),
+      write_back_(store, coherence_.leases() && options.cache == Cache::writeback) {}
 
 void Door::start(fuse_session* session) {
   leases_.start(
-      [session](uint64_t number) { fuse_lowlevel_notify_inval_inode(session, number, 0, 0); });
+      [session](uint64_t number) { fuse_lowlevel_notify_inval_inode(session, number, 0, 0); },
+      &write_back_);
+  write_back_.start();
 }
 
 const fuse_lowlevel_ops& Door::operations() {
@@ -233,10 +236,17 @@ fuse_entry_param Door::entry_of(Node& node, const Attr& attr) {
   return entry;
 }
 
+Attr Door::settled(fuse_req_t req, Node& node, const Attr& attr) {
+  if (!write_back_.settle(node)) return attr;
+  const Result<Reply> now =
+      ask(req, {.op = Op::getattr, .caller = caller(req), .handle = node.handle()});
+  return now ? now->attr : attr;
+}
+
 void Door::answer_entry(fuse_req_t req, const Result<Reply>& reply) {
   if (!reply) return fail(req, reply.error());
   Node& node = nodes_.remember(reply->handle, reply->attr);
-  const fuse_entry_param entry = entry_of(node, reply->attr);
+  const fuse_entry_param entry = entry_of(node, settled(req, node, reply->attr));
   // A kernel that did not take the answer has not looked it up.
   if (fuse_reply_entry(req, &entry) != 0) nodes_.forget(node, 1);
 }

@@ -22,6 +22,7 @@
 #include "fuse/file_leases.h"
 #include "fuse/kernel_io.h"
 #include "fuse/nodes.h"
+#include "fuse/write_back.h"
 #include "store/listing.h"
 #include "store/store.h"
 
@@ -65,6 +66,7 @@ class Door {
     CallerRef caller;
     Access access;
     bool leased = false;  // its pages are, if it has any
+    uint64_t losses = 0;  // of writes: those that it does not care for, or was told of
     LockOwners owners;
   };
   struct OpenDirectory {
@@ -120,6 +122,8 @@ class Door {
                  fuse_file_info* info);
   void keep(fuse_file_info* info, std::unique_ptr<OpenFile> file);
   void close(OpenFile& file);
+  // What it has written is in the Store, or was lost.
+  std::optional<Error> written(OpenFile& file);
   Result<void> truncate_opened(fuse_req_t req, const OpenFile& file);
 
   // ---- door_locks.cc ----
@@ -157,6 +161,8 @@ class Door {
   Result<Reply> ask(fuse_req_t req, Request&& request);
   struct stat stat_of(const Attr& attr) const;
   fuse_entry_param entry_of(Node& node, const Attr& attr);
+  // A file's attributes were found by its name: those it has when its writes are in the Store.
+  Attr settled(fuse_req_t req, Node& node, const Attr& attr);
   // Answers a lookup, or what made a name, and counts it.
   void answer_entry(fuse_req_t req, const Result<Reply>& reply);
   void answer(fuse_req_t req, const Result<Reply>& reply);  // done, or the error
@@ -169,6 +175,7 @@ class Door {
   Nodes nodes_;
   Coherence coherence_;
   FileLeases leases_;
+  WriteBack write_back_;
   KernelIo kernel_;
   std::mutex pending_mutex_;
   std::condition_variable none_pending_;

@@ -64,6 +64,7 @@ void Door::answer_gate(fuse_req_t req, const OpenFile& file) {
 }
 
 void Door::getattr(fuse_req_t req, fuse_ino_t node, fuse_file_info* info) {
+  write_back_.settle(at(node));
   if (info && file_of(info).leased) return answer_gate(req, file_of(info));
   const Result<Reply> reply =
       ask(req, {.op = Op::getattr, .caller = caller(req), .handle = at(node).handle()});
@@ -85,6 +86,7 @@ void Door::setattr(fuse_req_t req, fuse_ino_t number, struct stat* to, int valid
                    fuse_file_info* info) {
   Node& node = at(number);
   SetAttr set = changes(*to, valid);
+  write_back_.settle(node);
   Result<Reply> reply(std::in_place);
   if (valid & FUSE_SET_ATTR_SIZE) {
     if (to->st_size < 0) return fail(req, Error(EINVAL));

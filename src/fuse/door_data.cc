@@ -18,20 +18,31 @@ void Door::keep(fuse_file_info* info, std::unique_ptr<OpenFile> file) {
                  kernel_.maps_direct();
   info->direct_io = appends || !(file->leased || coherence_.keeps_pages(kernel_.maps_direct()));
   info->keep_cache = file->leased && leases_.opened(file->node);
+  if (file->leased) write_back_.opened_to_read(file->node);
+  if (allows(file->access, Access::write)) write_back_.opened_to_write(file->node);
+  file->losses = write_back_.errors(file->node);
   // A completed write is in the Store already; but with its last flush a process lets go of locks.
   info->noflush = !coherence_.shared();
   info->fh = reinterpret_cast<uint64_t>(file.release());
 }
 
 void Door::close(OpenFile& file) {
+  if (allows(file.access, Access::write)) write_back_.closed_to_write(file.node);
   if (file.leased) leases_.closed(file.node);
+  if (file.leased) write_back_.closed_to_read(file.node);
   (void)store_.call(
       {.op = Op::close, .caller = file.caller, .handle = file.node.handle(), .right = file.right});
+}
+
+std::optional<Error> Door::written(OpenFile& file) {
+  write_back_.settle(file.node);
+  return write_back_.take_error(file.node, file.losses);
 }
 
 // O_TRUNC. Of a file that is opened for reading it wants the right to write all the same.
 Result<void> Door::truncate_opened(fuse_req_t req, const OpenFile& file) {
   const bool writes = allows(file.access, Access::write);
+  write_back_.settle(file.node);
   Result<Reply> cut = ask(req, {.op = Op::resize,
                                 .caller = file.caller,
                                 .handle = file.node.handle(),
@@ -95,6 +106,7 @@ void Door::release(fuse_req_t req, fuse_ino_t, fuse_file_info* info) {
 void Door::read(fuse_req_t req, fuse_ino_t, size_t size, off_t at, fuse_file_info* info) {
   const OpenFile& file = file_of(info);
   const auto room = Worker::here().reply().first(std::min(size, kMostData));
+  write_back_.settle(file.node);
   if (file.leased) leases_.reads(file.node, number_of(file.node), {file.right, file.caller});
   const Result<Reply> reply =
       ask(req, {.op = Op::read,
@@ -119,6 +131,14 @@ void Door::write(fuse_req_t req, fuse_ino_t, const char* bytes, size_t size, off
                      .memory = Memory::of(data)};
   const bool append = (info->flags & O_APPEND) && !info->writepage &&
                       coherence_.places_appends(kernel_.maps_direct());
+  const bool at_once =
+      append || info->writepage || (info->flags & O_DSYNC) || !kernel_.maps_direct();
+  if (!at_once &&
+      write_back_.keep(file.node, {file.right, file.caller}, static_cast<uint64_t>(at), data)) {
+    leases_.changed(file.node, static_cast<uint64_t>(at) + size);
+    return void(fuse_reply_write(req, size));
+  }
+  write_back_.settle(file.node);
   Result<Reply> reply(std::in_place);
   if (append) {
     reply = coherence_.append(file.node, std::move(request), size,
@@ -143,7 +163,8 @@ void Door::write(fuse_req_t req, fuse_ino_t, const char* bytes, size_t size, off
 }
 
 void Door::fsync(fuse_req_t req, fuse_ino_t, int data_only, fuse_file_info* info) {
-  const OpenFile& file = file_of(info);
+  OpenFile& file = file_of(info);
+  if (const auto loss = written(file)) return fail(req, *loss);
   answer(req, ask(req, {.op = Op::commit,
                         .flags = data_only ? kFlagDataOnly : 0u,
                         .caller = file.caller,
@@ -156,6 +177,7 @@ void Door::fallocate(fuse_req_t req, fuse_ino_t, int mode, off_t at, off_t lengt
   constexpr int kKnown = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE;
   if (mode & ~kKnown) return fail(req, Error(EOPNOTSUPP));
   const OpenFile& file = file_of(info);
+  write_back_.settle(file.node);
   const Result<Reply> done =
       ask(req, {.op = Op::fallocate,
                 .flags = (mode & FALLOC_FL_KEEP_SIZE ? kFlagKeepSize : 0u) |

@@ -105,7 +105,8 @@ void Door::readdirplus(fuse_req_t req, fuse_ino_t node, size_t size, off_t cooki
     param.attr.st_ino = entry.file_id;
     if (entry.handle.empty()) return page.add(entry.name, param, entry.cookie);
     Node& found = nodes_.remember(entry.handle, entry.attr);
-    if (page.add(entry.name, entry_of(found, entry.attr), entry.cookie)) return true;
+    if (page.add(entry.name, entry_of(found, settled(req, found, entry.attr)), entry.cookie))
+      return true;
     nodes_.forget(found, 1);
     return false;
   };

@@ -49,6 +49,7 @@ void Door::ended(Pending& pending) {
 }
 
 void Door::stop_pending() {
+  write_back_.stop();
   leases_.stop();
   std::unique_lock lock(pending_mutex_);
   for (Pending* const one : pending_) one->stop();
@@ -144,11 +145,19 @@ void Door::free_locks(const fuse_file_info* info) {
   (void)store_.call(std::move(free));
 }
 
-// A process has closed one of its descriptors: its locks on the file are free.
+// A process has closed one of its descriptors: its locks on the file are free, and it hears what
+// could not be written.
 void Door::flush(fuse_req_t req, fuse_ino_t, fuse_file_info* info) {
-  if (!file_of(info).node.locked()) return void(fuse_reply_err(req, 0));
+  const std::optional<Error> loss = written(file_of(info));
+  const bool locked = file_of(info).node.locked();
+  if (!locked && loss) return fail(req, *loss);
+  if (!locked) return void(fuse_reply_err(req, 0));
   // The file's release, which comes at any time later, must not free what it locks then.
   file_of(info).owners.remove(info->lock_owner);
+  if (loss) {
+    (void)store_.call(about_lock(Op::unlock, info));
+    return fail(req, *loss);
+  }
   submit_lock(req, about_lock(Op::unlock, info));
 }
 

@@ -17,9 +17,10 @@ constexpr unsigned kMostDroppers = 128;
 
 }  // namespace
 
-void FileLeases::start(Drop drop) {
+void FileLeases::start(Drop drop, LeaseHolder* also) {
   if (!wanted_) return;
   drop_ = std::move(drop);
+  also_ = also;
   store_.hold_leases(this);
   thread_ = std::thread([this] { work(); });
 }
@@ -69,9 +70,13 @@ void FileLeases::closed(Node& node) {
 // ---- Recalls ----
 
 void FileLeases::recalled(uint64_t lease) {
+  if (also_) also_->recalled(lease);
   std::lock_guard lock(mutex_);
   const auto found = held_.find(lease);
-  if (found == held_.end()) return void(early_.insert(lease));
+  if (found == held_.end()) {  // given back meanwhile, or not known yet
+    if (takes_ != 0) early_.insert(lease);
+    return;
+  }
   const auto [node, number] = found->second;
   held_.erase(found);
   node->view().lease = 0;
@@ -82,6 +87,7 @@ void FileLeases::recalled(uint64_t lease) {
 }
 
 void FileLeases::lost() {
+  if (also_) also_->lost();
   std::lock_guard lock(mutex_);
   ++losses_;
   early_.clear();
@@ -89,7 +95,8 @@ void FileLeases::lost() {
     file.first->view().lease = 0;
     file.first->view().attr.reset();
     ++dropping_[file.second];
-    jobs_.push_back({file.second, 0});
+    // The connection may still be there, and somebody wait.
+    jobs_.push_back({file.second, lease});
   }
   changed_.notify_all();
 }
@@ -184,28 +191,32 @@ bool FileLeases::may_take(Node& node, uint64_t number) {
 std::optional<Attr> FileLeases::take(Node& node, uint64_t number, const Asker& asker) {
   std::lock_guard one_at_a_time(node.view().taking);
   if (good(node) || !may_take(node, number)) return std::nullopt;  // another thread has, meanwhile
-  uint64_t losses = 0, changes = 0;
+  uint64_t losses = 0, changes = 0, before = 0;
   {
     std::lock_guard lock(mutex_);
+    ++takes_;
     losses = losses_;
     changes = node.view().changes;
-    // The new one takes its place at the Store, whatever becomes of it here.
-    held_.erase(node.view().lease.exchange(0));
+    before = node.view().lease.exchange(0);
+    held_.erase(before);
   }
+  // The new one takes its place at the Store, but not if the file has another handle by now.
+  if (before != 0) store_.give_back(before);
   const Result<Reply> reply = store_.call({.op = Op::lease,
                                            .flags = kFlagShared,
                                            .caller = asker.caller,
                                            .handle = node.handle(),
                                            .right = asker.right});
-  if (!reply) {
-    if (reply.error().code() == EOPNOTSUPP) node.view().refused = true;
-    return std::nullopt;
-  }
-  const uint64_t lease = reply->value;
+  const uint64_t lease = reply ? reply->value : 0;
   {
     std::lock_guard lock(mutex_);
     KernelView& view = node.view();
     const bool recalled = early_.erase(lease) != 0;
+    if (--takes_ == 0) early_.clear();
+    if (!reply) {
+      if (reply.error().code() == EOPNOTSUPP) view.refused = true;
+      return std::nullopt;
+    }
     if (losses == losses_ && !recalled && view.known && view.told == reply->attr.size &&
         view.opens > 0) {
       view.lease = lease;

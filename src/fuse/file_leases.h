@@ -55,7 +55,8 @@ class FileLeases final : private LeaseHolder {
   FileLeases(Store& store, bool wanted) : store_(store), wanted_(wanted) {}
   ~FileLeases() override { stop(); }
 
-  void start(Drop drop);
+  // `also`: is told of all leases too.
+  void start(Drop drop, LeaseHolder* also = nullptr);
   void stop();
 
   // May the pages of this file be kept at all?
@@ -101,10 +102,12 @@ class FileLeases final : private LeaseHolder {
   Store& store_;
   const bool wanted_;
   Drop drop_;
+  LeaseHolder* also_ = nullptr;
 
   mutable std::mutex mutex_;
   std::map<uint64_t, std::pair<Node*, uint64_t>> held_;  // by lease: the file, and its number
   std::set<uint64_t> early_;                             // recalled before they were known
+  unsigned takes_ = 0;                                   // under way
   uint64_t losses_ = 0;
   std::deque<Job> jobs_;
   std::map<Node*, Loose> loose_;                    // pages were read without a lease

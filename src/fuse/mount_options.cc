@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 namespace forebay::fuse {
@@ -45,6 +46,13 @@ Result<double> seconds(std::string_view key, std::string_view value) {
   return Error(EINVAL, fmt::format("-o {}={}: must be seconds, 0 to 86400", key, value));
 }
 
+constexpr std::array kCaches = {
+    std::pair(std::string_view("none"), Cache::none),
+    std::pair(std::string_view("pages"), Cache::pages),
+    std::pair(std::string_view("lease"), Cache::lease),
+    std::pair(std::string_view("writeback"), Cache::writeback),
+};
+
 Result<void> take(MountWords& words, std::string_view word) {
   if (word.empty() || among(kOfMount, word) || word.starts_with("x-") ||
       word.starts_with("comment="))
@@ -57,12 +65,14 @@ Result<void> take(MountWords& words, std::string_view word) {
     const Result<double> given = seconds(key, value);
     if (!given) return given.error();
     (key == "attr_timeout" ? words.options.attr_timeout : words.options.entry_timeout) = *given;
-  } else if (key == "cache" && (value == "none" || value == "pages" || value == "lease")) {
-    words.options.cache = value == "none"    ? Cache::none
-                          : value == "pages" ? Cache::pages
-                                             : Cache::lease;
   } else if (key == "cache") {
-    return Error(EINVAL, fmt::format("-o cache={}: must be none, pages or lease", value));
+    const auto known =
+        std::ranges::find(kCaches, value, &std::pair<std::string_view, Cache>::first);
+    if (known == kCaches.end()) {
+      return Error(EINVAL,
+                   fmt::format("-o cache={}: must be none, pages, lease or writeback", value));
+    }
+    words.options.cache = known->second;
   } else {
     words.settings.emplace_back(key, value);
   }

@@ -17,9 +17,10 @@ namespace forebay::fuse {
 
 // What the kernel may keep of a file's data.
 enum class Cache {
-  none,   // nothing: every read and write reaches the Store
-  pages,  // pages, looked at again at every open, and dropped when size or time have changed
-  lease,  // pages, while the Store says who else changes the file (file_leases.h)
+  none,       // nothing: every read and write reaches the Store
+  pages,      // pages, looked at again at every open, and dropped when size or time have changed
+  lease,      // pages, while the Store says who else changes the file (file_leases.h)
+  writeback,  // as lease, and small writes as well (write_back.h)
 };
 
 struct MountOptions {
@@ -27,7 +28,7 @@ struct MountOptions {
   std::string mount_point;
   std::vector<std::string> kernel;             // words for the kernel and libfuse
   double attr_timeout = 0, entry_timeout = 0;  // seconds that the kernel may believe what it knows
-  Cache cache = Cache::none;
+  Cache cache = Cache::lease;
 };
 
 struct MountWords {

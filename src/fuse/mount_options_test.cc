@@ -12,13 +12,16 @@ TEST(MountOptions, EveryKindOfWord) {
   EXPECT_EQ(words->options.kernel, (std::vector<std::string>{"rw", "allow_other", "ro"}));
   EXPECT_EQ(words->options.attr_timeout, 1.5);
   EXPECT_EQ(words->options.entry_timeout, 0);
-  EXPECT_EQ(words->options.cache, Cache::none);
+  EXPECT_EQ(words->options.cache, Cache::lease);
   using Settings = std::vector<std::pair<std::string, std::string>>;
   EXPECT_EQ(words->settings, (Settings{{"server", "tcp:h:1"}}));
 }
 
 TEST(MountOptions, Cache) {
+  EXPECT_EQ(parse_mount_words({"cache=none"})->options.cache, Cache::none);
   EXPECT_EQ(parse_mount_words({"cache=pages"})->options.cache, Cache::pages);
+  EXPECT_EQ(parse_mount_words({"cache=lease"})->options.cache, Cache::lease);
+  EXPECT_EQ(parse_mount_words({"cache=writeback"})->options.cache, Cache::writeback);
   EXPECT_FALSE(parse_mount_words({"cache=all"}));
 }
 

@@ -12,11 +12,13 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "store/path.h"
 #include "store/store.h"
@@ -37,6 +39,25 @@ struct KernelView {
   std::optional<Attr> attr;  // under the lease
 };
 
+// Writes of a file that are not in the Store yet: WriteBack's to use.
+struct KeptWrites {
+  std::mutex mutex;
+  uint64_t lease = 0;                 // under which they are kept
+  std::atomic<bool> recalled{false};  // it was
+  std::atomic<bool> any{false};
+  std::map<uint64_t, std::vector<std::byte>> runs;  // by offset: apart from each other
+  uint64_t bytes = 0;
+  Right right;  // with which they are to be written
+  CallerRef caller;
+  Duration since{0};  // the first of them
+  Duration asked{0};  // for a lease
+  unsigned small = 0;
+  bool refused = false;  // the Store gives none
+  unsigned writers = 0, readers = 0;
+  uint64_t errors = 0;
+  std::optional<Error> error;  // the last
+};
+
 class Node {
  public:
   Node(std::string identity, const Found& file, uint64_t generation)
@@ -52,6 +73,7 @@ class Node {
   std::mutex& appending() { return appending_; }
   // May processes of this mount hold locks of its bytes?
   std::atomic<bool>& locked() { return locked_; }
+  KeptWrites& kept() { return kept_; }
   KernelView& view() { return view_; }
   const KernelView& view() const { return view_; }
 
@@ -65,6 +87,7 @@ class Node {
   std::mutex appending_;
   std::atomic<bool> locked_{false};
   KernelView view_;
+  KeptWrites kept_;
 };
 
 class Nodes {

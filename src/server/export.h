@@ -46,8 +46,7 @@ class Export : public std::enable_shared_from_this<Export> {
   ReservationTable reservations;
   RightHolders holders;
   LockTable locks{options.lock_marker, options.lock_grace};
-  const std::shared_ptr<LeaseTable> leases =
-      std::make_shared<LeaseTable>(options.lease_marker, options.lease_time);
+  const std::shared_ptr<LeaseTable> leases;
   SmallWrites small_writes{*this};
 
   SharedState& state() const { return *state_; }

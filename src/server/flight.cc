@@ -24,6 +24,12 @@ bool may_take_long(Op op) {
   return op_info(op).kind == OpKind::data || op == Op::commit || op == Op::lock;
 }
 
+// It waits for what is under way: what its holder will have to write must not wait for that, and so
+// for clients that may be slow, while others wait for the lease.
+bool takes_write_lease(const Request& r) {
+  return r.op == Op::lease && (r.flags & (kFlagShared | kFlagReclaim)) == 0;
+}
+
 }  // namespace
 
 std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session,
@@ -60,7 +66,8 @@ Flight::Flight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
       request_(std::move(message.request)),
       total_(message.total),
       resized_to_(request_.length.value),
-      here_(session_->lives_here(request_.handle)) {
+      here_(session_->lives_here(request_.handle)),
+      under_lease_(op == Op::write ? std::exchange(request_.cookie, 0) : 0) {
   presented_ = session_->use(request_);
   if (may_tell(op) && exported().store().used()) owed_ = request_.handle;
   if (here_ && (op == Op::resize || op == Op::setattr)) changes_ = request_.handle;
@@ -87,10 +94,87 @@ void Flight::touch() {
 void Flight::start() {
   touch();
   arrived_ = progress_;
+  if (!exported().leases->writers() || !held_back()) go();
+}
+
+void Flight::go() {
   if (here_ && (request_.flags & kFlagAppend) != 0) return ask_place();
   if (here_ && op == Op::resize) return wait_for_resize();
   if (here_) note_end();
   if (reserve()) granted();
+}
+
+// ---- What another client may have written and not told us (lease_table.h) ----
+
+// True: go() follows.
+bool Flight::held_back() {
+  switch (op) {
+    case Op::write:
+      if (under_lease_ != 0) return false;
+      [[fallthrough]];
+    case Op::read:
+    case Op::getattr:
+    case Op::setattr:
+    case Op::resize:
+    case Op::fallocate:
+    case Op::open:
+    case Op::link:
+      break;
+    case Op::lease:
+      if (request_.flags & kFlagReclaim) return false;
+      break;
+    case Op::lookup:
+    case Op::create:
+      return scout(), true;
+    case Op::readdir:
+      if (!(request_.flags & kFlagPlus)) return false;
+      return scout(), true;
+    default:
+      return false;
+  }
+  gates_ = 1;
+  return !exported().leases->conflicts(leased(request_.handle), session_->id(), loop(),
+                                       [self = shared_from_this()] { self->gate_open(); });
+}
+
+// Which files a request is about that names them.
+void Flight::scout() {
+  Request look;
+  look.op = op == Op::readdir ? Op::readdir : Op::lookup;
+  look.caller = request_.caller;
+  look.handle = request_.handle;
+  look.name = request_.name;
+  if (op == Op::readdir) {
+    look.flags = request_.flags;
+    look.cookie = request_.cookie;
+    look.length = request_.length;
+  }
+  session_->submit(std::move(look), [self = shared_from_this()](Result<Reply>&& found) {
+    self->loop().post([self, files = std::move(found)] { self->scouted(files); });
+  });
+}
+
+void Flight::scouted(const Result<Reply>& found) {
+  if (answered_) return;
+  gates_ = 1;
+  const auto wait_for = [&](const Handle& file) {
+    if (file.empty()) return;
+    ++gates_;
+    const bool through = exported().leases->conflicts(
+        leased(file), session_->id(), loop(), [self = shared_from_this()] { self->gate_open(); });
+    if (through) --gates_;
+  };
+  if (found) {
+    wait_for(found->handle);
+    for (const Entry& entry : found->entries) wait_for(entry.handle);
+  }
+  gate_open();
+}
+
+void Flight::gate_open() {
+  if (--gates_ > 0 || answered_) return;
+  touch();
+  go();
 }
 
 // ---- Appends, and what else moves the end of a file (shared_state.h) ----
@@ -166,12 +250,15 @@ Result<Extents> Flight::wanted() const {
                            Length(kMaxOffset - std::min(kMaxOffset, request_.length.value))}});
   }
   if (op == Op::fallocate) return Extents::make({{request_.offset, request_.length}});
+  if (op == Op::lease) return Extents::make({{Offset(0), Length(kMaxOffset)}});
   return Extents();
 }
 
 // True if the request may go on at once.
 bool Flight::reserve() {
-  if (!is_transfer(op) && op != Op::resize && op != Op::fallocate) return true;
+  if (!is_transfer(op) && op != Op::resize && op != Op::fallocate && !takes_write_lease(request_)) {
+    return true;
+  }
   if ((request_.flags & kFlagAppend) != 0) return true;  // its home will say where it goes
   request_.owns_holes = exported().wants_holes(request_);
   Result<Extents> extents = wanted();
@@ -185,6 +272,12 @@ bool Flight::reserve() {
 
 void Flight::granted() {
   if (answered_) return;
+  // Only now: whoever waited for the lease in vain reserves later (lease_table.h).
+  if (under_lease_ != 0 &&
+      !exported().leases->writes(session_->id(), under_lease_,
+                                 exported().store().identity(request_.handle))) {
+    return fail(Error(ESTALE, "what was kept under a lease came too late: it was lost"));
+  }
   touch();
   if (append_ && !append_->written) {
     // Its bytes must not be there before the grant is: it might be granted again.
@@ -307,11 +400,10 @@ void Flight::answer(const Result<Reply>& result, SmallData&& data) {
   if (busy_ == 0) release();
   if (!file || busy_ > 0) return reply(result, std::move(data));
   recalls_ = true;
-  const bool nobody = exported().leases->changed(exported().store().identity(*file), session_->id(),
-                                                 loop(), [this, alive, result] {
-                                                   if (std::exchange(recalls_, false))
-                                                     reply(result, {});
-                                                 });
+  const bool nobody =
+      exported().leases->changed(leased(*file), session_->id(), loop(), [this, alive, result] {
+        if (std::exchange(recalls_, false)) reply(result, {});
+      });
   if (!nobody) return;
   recalls_ = false;
   reply(result, std::move(data));
@@ -322,6 +414,10 @@ void Flight::reply(const Result<Reply>& result, SmallData&& data) {
   Result<Reply> with_place = result;
   with_place->value = append_->place.offset;
   session_->answer(*this, with_place, std::move(data));
+}
+
+LeaseTable::File Flight::leased(const Handle& file) const {
+  return {exported().store().identity(file), file};
 }
 
 // The file of which others may have copies (lease_table.h), if it has done something to it.
@@ -337,7 +433,7 @@ std::optional<Handle> Flight::changed() const {
 // Of a change that nobody waits for any more.
 void Flight::tell_holders() {
   if (const auto file = changed()) {
-    exported().leases->changed(exported().store().identity(*file), session_->id(), loop(), [] {});
+    exported().leases->changed(leased(*file), session_->id(), loop(), [] {});
   }
 }
 

@@ -1,7 +1,8 @@
 // Flight: one request under way, from its arrival to its reply: a small state machine (paper 1,
 // section IV, ends where we begin: "a series of state machines with many smaller units of work").
 //
-//   [place, if it appends] -> reserve -> [charge and pull the extent list] -> begin -> Store calls
+//   [wait for another's write lease] -> [place, if it appends] -> reserve -> [charge and pull the
+//   extent list] -> begin -> Store calls
 //   -> answer
 //
 // Kinds: CallFlight is one call of the Store (everything but bulk data, eager writes and small
@@ -108,6 +109,7 @@ class Flight : public std::enable_shared_from_this<Flight> {
   void touch();
   Export& exported() const;
   Loop& loop() const;
+  LeaseTable::File leased(const Handle& file) const;
   template <class Self>
   std::shared_ptr<Self> self() {
     return std::static_pointer_cast<Self>(shared_from_this());
@@ -136,10 +138,17 @@ class Flight : public std::enable_shared_from_this<Flight> {
   void completed(unsigned call, Result<Reply>&& result);
   void settle(unsigned call);
   void release();
+  void go();
+  bool held_back();
+  void scout();
+  void scouted(const Result<Reply>& found);
+  void gate_open();
   std::optional<Handle> changed() const;
   void tell_holders();
   void reply(const Result<Reply>& result, SmallData&& data);
 
+  const uint64_t under_lease_;  // a write of what was kept under it; 0: none
+  unsigned gates_ = 0;          // that it waits for
   Handle owed_;
   Handle changes_;                        // what presents no right: the file that it changes
   std::shared_ptr<HeldRight> presented_;  // null: none, or none that is good

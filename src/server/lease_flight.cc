@@ -9,6 +9,7 @@ void LeaseFlight::begin() {
   if (!lease) return answer(lease.error());
   session_->send_recalls(lease->recalls);
   lease_ = lease->lease;
+  attachment_ = session_->attachment();
   if (request_.flags & kFlagReclaim) return done(0);
   Request attributes;
   attributes.op = Op::getattr;
@@ -20,6 +21,10 @@ void LeaseFlight::begin() {
 void LeaseFlight::done(unsigned) {
   if (!result_) exported().leases->give_back(session_->id(), lease_);
   if (!result_) return answer(result_);
+  if (session_->attachment() != attachment_ || !session_->connected()) {
+    exported().leases->give_back(session_->id(), lease_);
+    return answer(Error(ENOLCK, "the connection was lost meanwhile"));
+  }
   result_->value = lease_;
   result_->count = static_cast<uint64_t>(exported().leases->term() / std::chrono::milliseconds(1));
   answer(result_);
@@ -34,20 +39,30 @@ void LeaseFlight::fail(Error error) {
   if (busy() == 0) answer(std::move(error));
 }
 
-Result<LeaseTable::Granted> LeaseFlight::granted() {
-  if (!(request_.flags & kFlagShared)) return Error(EOPNOTSUPP, "leases are for reading only");
+Result<void> LeaseFlight::admitted() const {
   // What another server relays it could not recall.
   if (!here_ || !session_->may_hold_leases()) {
     return Error(EOPNOTSUPP, "the file lives at another server, which gives no leases for it here");
   }
-  if (request_.flags & kFlagReclaim) return exported().leases->renew(request_.cookie, *session_);
+  const bool write = !(request_.flags & kFlagShared);
+  // Names are looked up, and attributes asked for, at all servers.
+  if (write && exported().relay)
+    return Error(EOPNOTSUPP, "one of several servers: read leases only");
+  if (request_.flags & kFlagReclaim) return {};
   Request probe;
-  probe.op = Op::read;
   probe.caller = request_.caller;
   probe.handle = request_.handle;
   probe.right = request_.right;
-  if (auto good = exported().store().admits(probe); !good) return std::move(good).error();
-  return exported().leases->take(exported().store().identity(request_.handle), *session_);
+  probe.op = write ? Op::write : Op::read;
+  return exported().store().admits(probe);
+}
+
+Result<LeaseTable::Granted> LeaseFlight::granted() {
+  if (auto good = admitted(); !good) return std::move(good).error();
+  if (request_.flags & kFlagReclaim) return exported().leases->renew(request_.cookie, *session_);
+  const auto kind =
+      request_.flags & kFlagShared ? attr::Leases::Kind::read : attr::Leases::Kind::write;
+  return exported().leases->take(leased(request_.handle), kind, *session_);
 }
 
 }  // namespace forebay::server

@@ -1,5 +1,8 @@
-// LeaseFlight: a client takes or renews a read lease. The answer to a new one brings the attributes
-// that the file has under it.
+// LeaseFlight: a client takes or renews a lease. The answer to a new one brings the attributes that
+// the file has under it.
+//
+// Leases end with the connection: one that was granted on an earlier connection of the session is
+// not told on the next.
 #pragma once
 
 #include "server/flight.h"
@@ -19,8 +22,10 @@ class LeaseFlight final : public Flight {
   void fail(Error error) override;
 
   Result<LeaseTable::Granted> granted();
+  Result<void> admitted() const;
 
   LeaseTable::Number lease_ = 0;
+  uint64_t attachment_ = 0;
   Result<Reply> result_{std::in_place};
 };
 

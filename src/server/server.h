@@ -93,7 +93,7 @@ struct ExportOptions {
   // to reclaim, and for how long that may be done.
   std::string lock_marker = {};
   Duration lock_grace = std::chrono::seconds(30);
-  // Read leases (server/lease_table.h): the same kind of file, and how long a change waits at most
+  // Leases (server/lease_table.h): the same kind of file, and how long a change waits at most
   // for whoever has copies.
   std::string lease_marker = {};
   Duration lease_time = std::chrono::seconds(5);

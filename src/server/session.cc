@@ -56,7 +56,7 @@ Result<Memory> Session::on_message(const wire::FrameHeader& header, wire::Bytes 
     case wire::FrameType::goodbye:
       // (Another server's goodbye is not its clients'.)
       if (client_.sequence == 1 && !parts_.relayed) exported().state().forget(client_);
-      lose_leases(Client::gone);
+      exported().leases->lose(id(), LeaseTable::Left::for_good, loop());
       // Its next life will reclaim the locks of its clients.
       if (parts_.relayed && exported().locks.knows(id())) return sink(payload);
       post_end();
@@ -480,14 +480,6 @@ Memory Session::take_released(wire::Bytes message, uint32_t payload) {
 // It may come back, without what it held.
 void Session::cut_off_holder() {
   if (connected()) refuse(Error(ETIMEDOUT, "a lease was not given back in time: cut off"), 0);
-}
-
-void Session::lose_leases(Client client) {
-  if (client == Client::gone) {
-    exported().leases->forget(id());
-  } else {
-    exported().leases->abandon(id());
-  }
 }
 
 // ---- Rights ----

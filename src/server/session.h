@@ -114,6 +114,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void send_recalls(const std::vector<LeaseTable::Number>& leases);
   void send_recalls() { send_recalls(exported().leases->take_recalls(id())); }
   void cut_off_holder();
+  uint64_t attachment() const { return attachment_; }  // which of its connections this is
 
   // Rights. A session holds what it has opened, and what it presents that was granted before (to
   // another session, or in another life of the server).
@@ -210,9 +211,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void forget_flight(Flight& flight);
   void flights_changed(int by);
   void abort_small(Slot& slot);
-  enum class Client { gone, unknown };  // the client: are its copies gone with the connection?
-  void detach(const Error& why, Client client);
-  void lose_leases(Client client);
+  void detach(const Error& why, LeaseTable::Left how);
   void shed();
   void leave_if_drained();
   void say_goodbye();

@@ -20,7 +20,8 @@ void Session::each_flight(Fn&& fn) {
 bool Session::attach(std::unique_ptr<Connection>& connection, bool resumed) {
   if (ended_ || stopping_) return false;
   if (connection_) {
-    detach(Error(ECONNRESET, "replaced by a new connection of the same client"), Client::gone);
+    detach(Error(ECONNRESET, "replaced by a new connection of the same client"),
+           LeaseTable::Left::without_copies);
   }
   loop().cancel(std::exchange(grace_timer_, 0));
   connection_ = std::move(connection);
@@ -52,14 +53,15 @@ bool Session::attach(std::unique_ptr<Connection>& connection, bool resumed) {
 void Session::on_closed(const Error& why) {
   // Of a process on this node the kernel tells the end. Anybody else may merely be out of reach.
   const bool near = connection_->peer().pid != 0;
-  detach(why, near && why.code() == ECONNRESET ? Client::gone : Client::unknown);
+  detach(why, near && why.code() == ECONNRESET ? LeaseTable::Left::without_copies
+                                               : LeaseTable::Left::out_of_reach);
 }
 
-void Session::detach(const Error& why, Client client) {
+void Session::detach(const Error& why, LeaseTable::Left how) {
   log::debug("session {}: connection lost: {}", parts_.info->id, why.message());
   parts_.info->connected = false;
   closing_ = false;
-  lose_leases(client);
+  exported().leases->lose(id(), how, loop());
   connection_.reset();  // before flights give back the buffers that it reads into and sends from
   const auto area = std::move(area_);  // until those who wait for a buffer of it have been told
   area_.reset();
@@ -243,7 +245,8 @@ void Session::end() {
   ended_ = true;
   loop().cancel(std::exchange(sweep_timer_, 0));
   loop().cancel(std::exchange(grace_timer_, 0));
-  if (connection_) detach(Error(ECONNRESET, "the session has ended"), Client::unknown);
+  if (connection_)
+    detach(Error(ECONNRESET, "the session has ended"), LeaseTable::Left::out_of_reach);
   abort_all();
   free_locks();
   pass_on_losses();
@@ -334,7 +337,7 @@ void Session::drop() {
   dropped_ = ended_ = gone_ = true;
   loop().cancel(std::exchange(sweep_timer_, 0));
   loop().cancel(std::exchange(grace_timer_, 0));
-  if (connection_) detach(Error(ECONNRESET, "the server is gone"), Client::unknown);
+  if (connection_) detach(Error(ECONNRESET, "the server is gone"), LeaseTable::Left::out_of_reach);
   abort_all();
   for (const auto& [right, held] : std::exchange(rights_, {})) exported().holders.let_go(right);
 }

@@ -35,6 +35,7 @@ bool Session::take_small_write(wire::Bytes message, uint32_t payload) {
 std::shared_ptr<HeldRight> Session::short_way(wire::RequestId id, std::string_view handle,
                                               std::string_view right, uint64_t size) const {
   if (stopping_ || zombies_ >= slots_.size() || !exported().gathers_writes()) return nullptr;
+  if (exported().leases->writers()) return nullptr;  // it may have to wait for one
   if (id.slot >= slots_.size()) return nullptr;
   const Slot& slot = slots_[id.slot];
   if (id.sequence != slot.sequence + 1 || slot.flight || slot.small || slot.sending ||
@@ -141,8 +142,9 @@ void Session::written(SmallWrite& w) {
   if (w.state == SmallWrite::State::issued && !std::exchange(w.told, true) &&
       exported().leases->any() && exported().has_store()) {
     const SmallWriteRef ref = slot.small.get() == &w ? slot.small : nullptr;
-    const bool nobody = exported().leases->changed(exported().store().identity(held->holder.handle),
-                                                   id(), loop(), [alive, ref] {
+    const Handle& file = held->holder.handle;
+    const bool nobody = exported().leases->changed({exported().store().identity(file), file}, id(),
+                                                   loop(), [alive, ref] {
                                                      if (ref) alive->written(*ref);
                                                    });
     if (!nobody && ref) return;

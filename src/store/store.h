@@ -42,13 +42,18 @@ namespace forebay {
 
 // Who holds leases of a Store's files (Op::lease). Told on a thread of the Store's, which must not
 // be kept waiting; not after Store::hold_leases(nullptr) has returned.
+//
+// What was written to memory under a write lease is for the holder to write to the Store, naming
+// the lease (Op::write's cookie): before it gives the lease back, and as soon as it is recalled or
+// lost. If that fails with ESTALE the time was over, and others have gone on without it: the holder
+// tells whoever wrote it.
 class LeaseHolder {
  public:
   virtual ~LeaseHolder() = default;
   // From now on nothing that is kept under the lease may be used; when it is dropped the lease is
   // to be given back. It may come before the lease's own request has returned.
   virtual void recalled(uint64_t lease) = 0;
-  // The same, of all leases, and there is nothing to give back.
+  // The same, of all leases. Perhaps there is nobody to give them back to.
   virtual void lost() = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstring>
 #include <set>
 #include <thread>
@@ -92,21 +93,125 @@ class Copy final : public LeaseHolder {
   std::atomic<uint64_t> hits_{0};
 };
 
+// What one client writes, kept under a write lease as long as nobody else looks.
+class Keeper final : public LeaseHolder {
+ public:
+  Keeper(RemoteStore& store, SharedNumber number) : store_(store), number_(std::move(number)) {
+    store_.hold_leases(this);
+    thread_ = std::thread([this] { work(); });
+  }
+  ~Keeper() override {
+    store_.hold_leases(nullptr);
+    {
+      std::lock_guard lock(mutex_);
+      over_ = true;
+      wake_.notify_all();
+    }
+    thread_.join();
+    give_up();
+  }
+
+  void set(uint64_t value) {
+    std::lock_guard alone(file_);
+    if (lease_ == 0) take();
+    if (lease_ != 0 && !recalled_ && since_boot() < store_.leases_until()) {
+      kept_ = value;
+      ++keeps_;
+      return;
+    }
+    give_up();
+    EXPECT_TRUE(store_.call(number_.transfer(Op::write, value)));
+  }
+  uint64_t keeps() const { return keeps_; }
+
+ private:
+  void take() {
+    {
+      std::lock_guard lock(mutex_);
+      early_.clear();
+      taking_ = true;
+    }
+    const auto taken = store_.call(number_.about(Op::lease));
+    std::lock_guard lock(mutex_);
+    taking_ = false;
+    if (!taken) {
+      EXPECT_EQ(taken.error().code(), EAGAIN);
+      return;
+    }
+    lease_ = taken->value;
+    recalled_ = early_.contains(lease_);
+    if (recalled_) wake_.notify_all();
+  }
+  void give_up() {
+    if (lease_ == 0) return;
+    if (kept_) {
+      Request write = number_.transfer(Op::write, *kept_);
+      write.cookie = lease_;
+      EXPECT_TRUE(store_.call(std::move(write)));
+    }
+    kept_.reset();
+    store_.give_back(lease_);
+    std::lock_guard lock(mutex_);
+    lease_ = 0;
+    recalled_ = false;
+  }
+  void recalled(uint64_t lease) override {
+    std::lock_guard lock(mutex_);
+    if (lease != lease_) {
+      if (taking_) early_.insert(lease);
+      return;
+    }
+    recalled_ = true;
+    wake_.notify_all();
+  }
+  void lost() override { ADD_FAILURE() << "the connection was lost"; }
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      wake_.wait(lock, [&] { return recalled_ || over_; });
+      if (over_) return;
+      lock.unlock();
+      {
+        std::lock_guard alone(file_);
+        if (recalled_) give_up();
+      }
+      lock.lock();
+    }
+  }
+
+  RemoteStore& store_;
+  const SharedNumber number_;
+  std::mutex file_, mutex_;
+  std::condition_variable wake_;
+  std::atomic<uint64_t> lease_{0};
+  std::atomic<bool> recalled_{false};
+  bool taking_ = false, over_ = false;
+  std::set<uint64_t> early_;
+  std::optional<uint64_t> kept_;
+  std::atomic<uint64_t> keeps_{0};
+  std::thread thread_;
+};
+
+SharedNumber make_number(RemoteStore& store) {
+  Request create;
+  create.op = Op::create;
+  create.caller = this_process_caller();
+  create.handle = store.root().value();
+  create.name = "number";
+  create.mode = 0600;
+  create.access = Access::both;
+  const Reply made = store.call(std::move(create)).value();
+  SharedNumber number{made.handle, made.right};
+  uint64_t zero = 0;
+  EXPECT_TRUE(store.call(number.transfer(Op::write, zero)));
+  return number;
+}
+
 TEST(ClientLeases, NoCopyIsOlderThanACompletedWrite) {
   constexpr int kReaders = 3;
   const ServerProcess server;
   auto writer = server.connect().value();
-  Request create;
-  create.op = Op::create;
-  create.caller = this_process_caller();
-  create.handle = writer->root().value();
-  create.name = "number";
-  create.mode = 0600;
-  create.access = Access::both;
-  const Reply made = writer->call(std::move(create)).value();
-  const SharedNumber number{made.handle, made.right};
-  uint64_t zero = 0;
-  ASSERT_TRUE(writer->call(number.transfer(Op::write, zero)));
+  const SharedNumber number = make_number(*writer);
 
   std::atomic<uint64_t> completed{0}, hits{0};
   std::atomic<bool> over{false};
@@ -136,6 +241,46 @@ TEST(ClientLeases, NoCopyIsOlderThanACompletedWrite) {
   for (std::thread& reader : readers) reader.join();
   EXPECT_GT(completed, 20u);
   EXPECT_GT(hits, 100u);
+}
+
+TEST(ClientLeases, WhatIsKeptIsSeenByWhoeverLooks) {
+  const ServerProcess server;
+  auto store = server.connect().value();
+  const SharedNumber number = make_number(*store);
+  std::atomic<uint64_t> completed{0}, looks{0};
+  std::atomic<bool> over{false};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 2; ++i) {
+    readers.emplace_back([&] {
+      auto own = server.connect().value();
+      while (!over) {
+        const uint64_t least = completed;
+        uint64_t seen = 0;
+        EXPECT_TRUE(own->call(number.transfer(Op::read, seen)));
+        EXPECT_GE(seen, least) << "read after that was written";
+        ++looks;
+        std::this_thread::sleep_for(1ms);
+      }
+    });
+  }
+  uint64_t keeps = 0;
+  {
+    Keeper keeper(*store, number);
+    const auto end = std::chrono::steady_clock::now() + 2s;
+    for (uint64_t value = 1; std::chrono::steady_clock::now() < end; ++value) {
+      keeper.set(value);
+      completed = value;
+      if (value % 1000 == 0) std::this_thread::sleep_for(1ms);
+    }
+    over = true;
+    for (std::thread& reader : readers) reader.join();
+    keeps = keeper.keeps();
+  }
+  EXPECT_GT(looks, 100u);
+  EXPECT_GT(keeps, 100u);
+  uint64_t last = 0;
+  EXPECT_TRUE(store->call(number.transfer(Op::read, last)));
+  EXPECT_EQ(last, completed);
 }
 
 }  // namespace

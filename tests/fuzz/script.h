@@ -2,7 +2,8 @@
 //
 // A frame is sent as it is, however broken; its header only says how many bytes are sent before the
 // next step. What a client cannot know before it runs is filled in: in a request that decodes, a
-// handle "@n" is the nth handle that the server gave (0 is the root), a right "#n" the nth right.
+// handle "@n" is the nth handle that the server gave (0 is the root), a right "#n" the nth right,
+// and a cookie of kLastLease the number of the last lease.
 //
 // A mark is the size of a frame's header, and begins with one of the words below.
 #pragma once
@@ -26,6 +27,8 @@ inline constexpr size_t kMarkSize = wire::kHeaderSize;
 inline constexpr std::string_view kCut = "CUT!";     // the next connection, without a hello
 inline constexpr std::string_view kResume = "BACK";  // the next connection, resuming the session
 inline constexpr std::string_view kWait = "WAIT";    // a while, longer than the store takes
+
+inline constexpr uint64_t kLastLease = 0x1ea5e;
 
 inline constexpr uint32_t kEagerMax = 256;
 inline constexpr uint32_t kChunk = 4096;

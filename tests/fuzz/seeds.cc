@@ -121,6 +121,22 @@ Request append(uint64_t length, Once once = {}) {
   return r;
 }
 
+Request lease(uint32_t flags) {
+  Request r;
+  r.op = Op::lease;
+  r.handle.bytes = "@1";
+  r.right.bytes = "#0";
+  r.flags = flags;
+  if (flags & kFlagReclaim) r.cookie = kLastLease;
+  return r;
+}
+
+Request kept(uint64_t length) {
+  Request r = Script::data_request(Op::write, 0, length);
+  r.cookie = kLastLease;
+  return r;
+}
+
 Request readdir() {
   Request r;
   r.op = Op::readdir;
@@ -175,6 +191,27 @@ std::map<std::string, std::string> seeds() {
                      .data(bulk, wire::Part::stream, 0, 1)
                      .mark(kCut)
                      .hello());
+  save("lease", begun()
+                    .request(lease(kFlagShared))
+                    .eager(0, small, 1)
+                    .request(lease(kFlagShared | kFlagReclaim))
+                    .mark(kCut)
+                    .hello()
+                    .request(write)
+                    .data(bulk));
+  save("write-lease", begun()
+                          .request(lease(0))
+                          .request(kept(kBulk))
+                          .data(bulk)
+                          .mark(kResume)
+                          .request(kept(kBulk))
+                          .data(bulk)
+                          .mark(kCut)
+                          .hello()
+                          .request(readdir())
+                          .request(read, 1)
+                          .frame(wire::encode(wire::Released{1}))
+                          .mark(kWait));
   save("cancel", begun().request(write).cancel().request(write, 1).cancel(1));
   save("cut", begun().request(write).mark(kCut).hello());
   save("resume", begun().request(write).mark(kResume).again().request(write).data(bulk));

@@ -26,11 +26,13 @@ struct Given {
   wire::Welcome welcome;
   std::vector<Handle> handles;
   std::vector<Right> rights;
+  uint64_t lease = 0;  // the last
 
   void take(const wire::ReplyMessage& reply) {
     if (!reply.result) return;
     if (!reply.result->handle.empty()) handles.push_back(reply.result->handle);
     if (!reply.result->right.empty()) rights.push_back(reply.result->right);
+    if (reply.result->value > UINT32_MAX) lease = reply.result->value;
   }
 };
 
@@ -133,8 +135,8 @@ class World {
     loop_.run_until([&] { return loop_.idle(); }, 1h);
     FOREBAY_ASSERT(loop_.idle(), "something still happens long after the last client went");
     const std::string status = server_->status();
-    for (const char* rest :
-         {R"("sessions": [])", R"("flights": 0)", R"("in_use": 0)", R"("reservations": 0)"}) {
+    for (const char* rest : {R"("sessions": [])", R"("flights": 0)", R"("in_use": 0)",
+                             R"("reservations": 0)", R"("leases": 0)", R"("recalls": 0)"}) {
       FOREBAY_ASSERT(status.find(rest) != std::string::npos, status);
     }
     FOREBAY_ASSERT(memory_->open_rights() == 0, "the store holds files open");
@@ -202,6 +204,10 @@ class World {
     bool filled = fill(m->request.handle, '@', given_.handles);
     filled = fill(m->request.handle2, '@', given_.handles) || filled;
     filled = fill(m->request.right, '#', given_.rights) || filled;
+    if (m->request.cookie == kLastLease) {
+      m->request.cookie = given_.lease;
+      filled = true;
+    }
     if (!filled) return std::string(frame);
     return wire::encode(*m, header->payload_size)
         .append(frame.substr(wire::kHeaderSize + header->message_size));

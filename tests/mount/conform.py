@@ -128,6 +128,12 @@ class Leases(Conformance, rig.MountCase):
     options = rig.MountCase.options + (",cache=lease" if rig.ROOT else "cache=lease")
 
 
+class WriteBack(Conformance, rig.MountCase):
+    """And small writes are kept."""
+    server = True
+    options = rig.MountCase.options + (",cache=writeback" if rig.ROOT else "cache=writeback")
+
+
 if __name__ == "__main__":
     print(f"seed {SEED}", file=sys.stderr)
     rig.main()

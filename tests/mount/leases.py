@@ -5,6 +5,7 @@ import mmap
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -27,7 +28,7 @@ class LeaseCase(rig.MountCase):
     """self.view keeps pages under leases, and so does self.other; the server is one."""
 
     server = True
-    options = rig.MountCase.options + (",cache=lease" if rig.MountCase.options else "cache=lease")
+    options = ",".join(filter(None, [rig.MountCase.options, "cache=lease"]))
 
     def start(self, *args):
         return super().start("--lease-time", f"{LEASE:g}s", *args)
@@ -173,6 +174,29 @@ class Coherent(LeaseCase):
         self.assertGreater(done[0], 100)
 
 
+class Names(LeaseCase):
+    """A server without the privilege for the kernel's handles: one file has a handle for each of its names."""
+
+    def start(self, *args):
+        if not rig.ROOT:
+            return super().start(*args)
+        command = ["setpriv", "--bounding-set=-dac_read_search", "--inh-caps=-dac_read_search", rig.FOREBAY,
+                   "start", self.data, "--lease-time", f"{LEASE:g}s", *args]
+        return subprocess.run(command, env=self.env, capture_output=True, timeout=rig.SOON, check=True)
+
+    def test_a_write_by_one_name_is_read_by_the_other(self):
+        mine, theirs = self.file()
+        os.link(mine, mine + "2")
+        readers = [os.open(name, os.O_RDONLY) for name in (mine, mine + "2")]
+        for fd in readers:
+            self.addCleanup(os.close, fd)
+        for i in range(10):
+            for fd in readers:
+                self.leased(fd)
+            put((mine, mine + "2", theirs, theirs + "2")[i % 4], 0, b"%03d" % i)
+            self.assertEqual([os.pread(fd, 3, 0) for fd in readers], [b"%03d" % i] * 2)
+
+
 class Faults(LeaseCase):
     """Holders and servers that stop, die and come back."""
 
@@ -224,6 +248,129 @@ class Faults(LeaseCase):
         self.start()
         put(self.theirs, 0, b"new")
         self.assertEqual(os.pread(self.fd, 3, 0), b"new")
+
+
+WRITEBACK = LeaseCase.options.replace("cache=lease", "cache=writeback")
+
+
+class CoherentWrites(Coherent):
+    """The same, of mounts that keep writes too."""
+
+    options = WRITEBACK
+
+    def writes(self):
+        return self.status()["exports"][0]["ops"].get("write", 0)
+
+    def test_small_writes_go_together_and_are_seen_by_whoever_looks(self):
+        mine, theirs = self.file(b"")
+        fd = os.open(mine, os.O_RDWR)
+        other = os.open(theirs, os.O_RDWR)  # both may write: nobody has pages
+        self.addCleanup(os.close, other)
+        before = self.writes()
+        expected = b""
+        for i in range(2000):
+            data = b"%d," % i
+            self.assertEqual(os.pwrite(fd, data, len(expected)), len(data))
+            expected += data
+            if i % 500 == 499:
+                looks = [lambda: os.stat(theirs).st_size, lambda: os.fstat(other).st_size,
+                         lambda: len(os.pread(other, 1 << 20, 0)), lambda: os.stat(mine).st_size]
+                self.assertEqual(looks[i // 500](), len(expected))
+                self.assertEqual(os.pread(other, 1 << 20, 0), expected)
+                time.sleep(0.3)
+        self.assertLess(self.writes() - before, 200)
+        os.fsync(fd)
+        with open(os.path.join(self.data, "f"), "rb") as file:
+            self.assertEqual(file.read(), expected)
+        os.pwrite(fd, b"last", 0)
+        os.close(fd)
+        with open(os.path.join(self.data, "f"), "rb") as file:
+            self.assertEqual(file.read(4), b"last")
+
+    def test_what_is_kept_is_written_in_time(self):
+        mine, _ = self.file(b"")
+        fd = os.open(mine, os.O_WRONLY)
+        self.addCleanup(os.close, fd)
+        for i in range(100):
+            os.pwrite(fd, b"%02d" % i, 2 * i)
+        rig.wait_for("the writes", lambda: os.stat(os.path.join(self.data, "f")).st_size == 200)
+
+
+# Whoever forks closes descriptors, and so writes what is kept: the writer is a process of its own.
+WRITER = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_WRONLY)
+for line in sys.stdin:
+    try:
+        if line.startswith("sync"):
+            os.fsync(fd)
+        else:
+            for _ in range(20):
+                os.pwrite(fd, line.strip().encode(), 0)
+        print("done", flush=True)
+    except OSError as error:
+        print(error.strerror, flush=True)
+"""
+
+
+class FaultyWrites(LeaseCase):
+    """Writes that are kept by somebody who stops, or for a server that dies."""
+
+    options = WRITEBACK
+
+    def setUp(self):
+        super().setUp()
+        self.mine, self.theirs = self.file(b"-" * 100)
+        self.writer = subprocess.Popen([sys.executable, "-c", WRITER, self.mine], text=True,
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def tearDown(self):
+        self.writer.communicate(timeout=rig.SOON)
+        super().tearDown()
+
+    def tell(self, line):
+        self.writer.stdin.write(line + "\n")
+        self.writer.stdin.flush()
+        return self.writer.stdout.readline().strip()
+
+    def content(self):
+        with open(os.path.join(self.data, "f"), "rb") as file:
+            return file.read()
+
+    def keep(self, text):
+        self.assertEqual(self.tell(text), "done")
+        self.assertNotEqual(self.content()[:len(text)], text.encode(), "it is kept")
+
+    def test_what_comes_too_late_is_told_and_never_written(self):
+        self.tell("first")
+        time.sleep(0.3)
+        self.keep("kept")
+        os.kill(self.view_daemon, signal.SIGSTOP)
+        try:
+            before = time.monotonic()
+            put(self.theirs, 0, b"theirs")
+            self.assertLess(time.monotonic() - before, LEASE + 2)
+        finally:
+            os.kill(self.view_daemon, signal.SIGCONT)
+        self.assertEqual(self.tell("sync"), "Input/output error")
+        self.assertEqual(self.tell("sync"), "done", "told once")
+        self.assertEqual(self.content(), b"theirs" + b"-" * 94)
+        self.assertEqual(self.tell("again"), "done")
+        self.assertEqual(self.tell("sync"), "done")
+        self.assertEqual(self.content()[:6], b"agains")
+
+    def test_a_server_that_is_killed_or_stopped_loses_nothing_in_silence(self):
+        for end in [self.kill_server, lambda: self.good("stop")]:
+            self.tell("first")
+            time.sleep(0.3)
+            self.keep("KEPT")
+            end()
+            self.start()
+            if self.tell("sync") == "done":
+                self.assertEqual(self.content()[:4], b"KEPT")
+            self.assertEqual(self.tell("more"), "done")
+            self.assertEqual(self.tell("sync"), "done")
+            self.assertEqual(self.content()[:4], b"more")
 
 
 if __name__ == "__main__":
