@@ -109,8 +109,8 @@ Error damaged(size_t at, std::string_view why) {
 std::string pack(const Intent& intent) {
   std::string out;
   put(out, static_cast<uint8_t>(intent.op));
-  for (const std::string* text :
-       {&intent.dir.bytes, &intent.dir2.bytes, &intent.name, &intent.name2, &intent.identity}) {
+  for (const std::string* text : {&intent.dir.bytes, &intent.dir2.bytes, &intent.name,
+                                  &intent.name2, &intent.identity, &intent.home}) {
     put(out, static_cast<uint16_t>(text->size()));
     out.append(*text);
   }
@@ -122,7 +122,7 @@ std::optional<Intent> unpack(std::string_view bytes) {
   Intent out;
   out.op = static_cast<Op>(in.get<uint8_t>());
   for (std::string* text :
-       {&out.dir.bytes, &out.dir2.bytes, &out.name, &out.name2, &out.identity}) {
+       {&out.dir.bytes, &out.dir2.bytes, &out.name, &out.name2, &out.identity, &out.home}) {
     *text = in.text();
   }
   if (!in.ended() || static_cast<int>(out.op) >= kOpCount) return std::nullopt;

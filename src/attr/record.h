@@ -27,6 +27,7 @@ struct Intent {
   Handle dir = {}, dir2 = {};  // as the request has them: of a link `dir` is the file
   std::string name = {}, name2 = {};
   std::string identity = {};  // of the file that has the name, or is to get it; empty: a new one
+  std::string home = {};      // the server that does it; empty: the one whose journal this is
   bool operator==(const Intent&) const = default;
 };
 std::string pack(const Intent& intent);

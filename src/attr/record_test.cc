@@ -136,6 +136,8 @@ TEST(Record, AnIntentComesBackAsItWas) {
   const std::string packed = pack(intent);
   EXPECT_EQ(unpack(packed), intent);
   EXPECT_EQ(unpack(pack({})), Intent{});
+  const Intent elsewhere{.op = Op::remove, .name = "n", .identity = "i", .home = "b"};
+  EXPECT_EQ(unpack(pack(elsewhere)), elsewhere);
   for (size_t size = 0; size < packed.size(); size += 97) {
     EXPECT_FALSE(unpack(std::string_view(packed).substr(0, size)));
   }

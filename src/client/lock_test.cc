@@ -152,8 +152,8 @@ TEST_F(LockTest, WhoHoldsALockComesBackByItself) {
   EXPECT_EQ(server.connects, before) << "nothing is held";
 }
 
-// A claim says in which life of the server, and for which owner there, the lock was granted, however
-// many lives do not answer it.
+// A claim says in which life of the server, and for which owner there, the lock was granted,
+// however many lives do not answer it.
 TEST_F(LockTest, AClaimStaysAsOldAsItIs) {
   connect();
   const auto granted = [](uint64_t life, uint64_t owner) {

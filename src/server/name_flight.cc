@@ -59,7 +59,7 @@ void NameFlight::reserve_names() {
 void NameFlight::reserved() {
   touch();
   if (once_.empty()) return do_it();
-  const Result<std::optional<Named>> before = exported().state().named_before(once_);
+  const auto before = exported().state().named_before(once_);
   if (!before) return answer(before.error());
   *before ? answer_again(**before) : look();
 }
@@ -92,6 +92,24 @@ void NameFlight::looked(bool for_none) {
   const bool as_wanted = for_none ? !there && there.error().code() == ENOENT : there.has_value();
   if (!as_wanted) return do_it();
   if (!for_none) intent_.identity = exported().store().identity(there->handle);
+  if (session_->relays()) {
+    const bool file = !for_none && there->attr.type == FileType::file;
+    if (file) home_ = exported().relay->home_of(there->handle);
+    if (op == Op::link) home_ = exported().relay->home_of(intent_.dir);
+    if (op == Op::rename) return look_up(intent_.dir2, intent_.name2, kLookForTarget);
+  }
+  intend();
+}
+
+// What replaces a file is done at the home of that, where it may be open (relay.cc).
+void NameFlight::looked_for_target() {
+  const Result<Reply>& there = *result_;
+  if (there && there->attr.type == FileType::file) home_ = exported().relay->home_of(there->handle);
+  intend();
+}
+
+void NameFlight::intend() {
+  intent_.home = home_;
   const Result<uint64_t> record = exported().state().intend(once_, intent_, loop());
   if (!record) return do_it();
   intended_ = true;
@@ -104,7 +122,8 @@ void NameFlight::looked(bool for_none) {
 
 void NameFlight::do_it() {
   touch();
-  CallFlight::begin();
+  if (home_.empty()) return CallFlight::begin();
+  session_->submit_at(home_, std::move(request_), returns(kDo));
 }
 
 void NameFlight::done(unsigned call) {
@@ -112,6 +131,8 @@ void NameFlight::done(unsigned call) {
     case kLook:
     case kLookForNone:
       return looked(call == kLookForNone);
+    case kLookForTarget:
+      return looked_for_target();
     case kLookAgain:
       return answer(*result_);
     default:
@@ -132,8 +153,13 @@ void NameFlight::tell_outcome() {
 }
 
 // The client did not hear of it.
-void NameFlight::answer_again(Named outcome) {
-  if (outcome == Named::unknown) return answer(Error::outcome_unknown(op_info(op).name));
+void NameFlight::answer_again(const SharedState::Before& before) {
+  if (!before.home.empty() && session_->relays()) {
+    home_ = before.home;
+    intended_ = true;
+    return do_it();
+  }
+  if (before.outcome == Named::unknown) return answer(Error::outcome_unknown(op_info(op).name));
   if (op == Op::rename || op == Op::remove) return answer(Reply());
   if (op == Op::link) return look_up(intent_.dir2, intent_.name2, kLookAgain);
   if (op != Op::create) return look_up(intent_.dir, intent_.name, kLookAgain);

@@ -38,7 +38,7 @@ class NameFlight final : public CallFlight {
   NameFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message);
 
  private:
-  enum Call : unsigned { kDo, kLook, kLookForNone, kLookAgain };
+  enum Call : unsigned { kDo, kLook, kLookForNone, kLookForTarget, kLookAgain };
 
   void begin() override;
   void done(unsigned call) override;
@@ -49,14 +49,17 @@ class NameFlight final : public CallFlight {
   void look();
   void look_up(const Handle& dir, const std::string& name, Call call);
   void looked(bool for_none);
+  void looked_for_target();
+  void intend();
   void do_it();
-  void answer_again(attr::Named outcome);
+  void answer_again(const SharedState::Before& before);
   void tell_outcome();
 
   const Once once_;
   attr::Intent intent_;
   bool intended_ = false;  // and without an outcome
   bool again_ = false;
+  std::string home_;  // of the file that has the name; empty: this server
   std::vector<std::pair<std::string, Extent>> places_;  // of the names: directory and byte
   std::deque<Reservation> held_;
 };

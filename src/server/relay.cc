@@ -83,8 +83,12 @@ class Relay::State : public std::enable_shared_from_this<State> {
 
   size_t home_of(const Handle& file) const { return homes_.of(parts_.local->identity(file)); }
   bool lives_here(const Handle& file) const { return home_of(file) == self_; }
+  const std::string& name_of_home(const Handle& file) const {
+    return homes_.names()[home_of(file)];
+  }
 
   void submit(Request&& request, Completion&& done, Origin origin);
+  void submit_at(const std::string& server, Request&& request, Completion&& done, Origin origin);
   void settle(Request&& request, Completion&& done, Origin origin);
   void close();
 
@@ -229,6 +233,17 @@ void Relay::State::submit(Request&& request, Completion&& done, Origin origin) {
     default:
       return rename(call);
   }
+}
+
+void Relay::State::submit_at(const std::string& server, Request&& request, Completion&& done,
+                             Origin origin) {
+  const auto found = std::ranges::find(homes_.names(), server);
+  if (found == homes_.names().end()) {
+    return done(Error::outcome_unknown(
+        fmt::format("server '{}', which did it, is not there any more", server)));
+  }
+  at(static_cast<size_t>(found - homes_.names().begin()), std::move(request), std::move(done),
+     origin);
 }
 
 // At another server the right stays open, and what was acknowledged is written: as a commit.
@@ -453,6 +468,15 @@ bool Relay::lives_here(const Handle& file) const {
 
 void Relay::submit(Request&& request, Completion&& done, Origin origin) {
   state_->submit(std::move(request), std::move(done), origin);
+}
+
+std::string Relay::home_of(const Handle& file) const {
+  return state_->lives_here(file) ? std::string() : state_->name_of_home(file);
+}
+
+void Relay::submit_at(const std::string& server, Request&& request, Completion&& done,
+                      Origin origin) {
+  state_->submit_at(server, std::move(request), std::move(done), origin);
 }
 
 void Relay::settle(Request&& request, Completion&& done, Origin origin) {

@@ -46,7 +46,11 @@ class Relay {
   void close();
 
   bool lives_here(const Handle& file) const;
+  // The name of the server; empty: this one.
+  std::string home_of(const Handle& file) const;
   void submit(Request&& request, Completion&& done, Origin origin);
+  // At that server, wherever the file lives.
+  void submit_at(const std::string& server, Request&& request, Completion&& done, Origin origin);
   // As BehindStore::settle().
   void settle(Request&& request, Completion&& done, Origin origin);
 

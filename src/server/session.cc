@@ -456,6 +456,10 @@ void Session::look(Request&& request, Completion&& done) {
   exported().store().submit(std::move(request), std::move(done), {&loop(), writer()});
 }
 
+void Session::submit_at(const std::string& server, Request&& request, Completion&& done) {
+  exported().relay->submit_at(server, std::move(request), std::move(done), {&loop(), writer()});
+}
+
 void Session::settle(Request&& close, Completion&& done) {
   const ScheduledStore::Origin origin{&loop(), writer()};
   if (!exported().relay || parts_.relayed) {

@@ -81,6 +81,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void submit(Request&& request, Completion&& done);
   void settle(Request&& close, Completion&& done);
   void look(Request&& request, Completion&& done);  // here, wherever the file lives
+  void submit_at(const std::string& server, Request&& request, Completion&& done);
+  bool relays() const { return exported().relay != nullptr && !parts_.relayed; }
   RelayedLocks& relayed_locks() { return relayed_locks_; }
   bool lives_here(const Handle& file) const {
     return parts_.relayed || exported().lives_here(file);

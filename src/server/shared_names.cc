@@ -50,18 +50,22 @@ Named found(Store& store, const Intent& intent) {
 
 }  // namespace
 
-Result<std::optional<Named>> SharedState::named_before(const Once& once) {
+Result<std::optional<SharedState::Before>> SharedState::named_before(const Once& once) {
   std::lock_guard lock(mutex_);
   auto done = state_.recall(once);
   if (!done) return std::move(done).error();
-  if (!*done) return std::optional<Named>();
+  if (!*done) return std::optional<Before>();
   if ((*done)->kind != Kind::intend) {
     return Error(EINVAL, "once: was another operation");
   }
-  const Named outcome = (*done)->open ? Named::unknown : static_cast<Named>((*done)->value);
-  if (outcome == Named::undone) return std::optional<Named>();
   ++seen_.repeated;
-  return std::optional(outcome);
+  if ((*done)->open) {
+    const auto intent = (*done)->intent ? attr::unpack(*(*done)->intent) : std::nullopt;
+    return std::optional(Before{Named::unknown, intent ? intent->home : std::string()});
+  }
+  const auto outcome = static_cast<Named>((*done)->value);
+  if (outcome == Named::undone) return std::optional<Before>();
+  return std::optional(Before{outcome, {}});
 }
 
 Result<uint64_t> SharedState::intend(const Once& once, const Intent& intent, Loop& loop) {
@@ -99,6 +103,7 @@ void SharedState::resolve_names(Store& store, const std::string& name) {
   size_t unknown = 0;
   for (const auto& [once, packed] : state_.intents()) {
     const std::optional<Intent> intent = attr::unpack(*packed);
+    if (intent && !intent->home.empty()) continue;  // it may be doing it right now
     const Named outcome = intent ? found(store, *intent) : Named::unknown;
     unknown += outcome == Named::unknown;
     (void)apply({.kind = Kind::named, .value = static_cast<uint64_t>(outcome), .once = once});

@@ -105,7 +105,11 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
 
   // ---- Names (name_flight.h) ----
   // What came of it, if it was done or may have been; nothing: it is new, or was not done.
-  Result<std::optional<attr::Named>> named_before(const Once& once);
+  struct Before {
+    attr::Named outcome = attr::Named::unknown;
+    std::string home;  // not empty: this server knows
+  };
+  Result<std::optional<Before>> named_before(const Once& once);
   // Returns the record that must be written before it is done.
   Result<uint64_t> intend(const Once& once, const attr::Intent& intent, Loop& loop);
   void named(const Once& once, attr::Named outcome);

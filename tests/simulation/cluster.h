@@ -25,9 +25,19 @@ using namespace std::chrono_literals;
 // The file system that all servers have: what one server's end leaves to the others.
 class Mount final : public Store {
  public:
-  explicit Mount(Store& disk) : disk_(disk) {}
+  struct Held {  // calls of this kind wait
+    Op op;
+    std::vector<Task> calls;
+  };
+  using HeldRef = std::unique_ptr<Held>;
+  Mount(Store& disk, HeldRef& held) : disk_(disk), held_(held) {}
   void submit(Request&& request, Completion&& done) override {
-    disk_.submit(std::move(request), std::move(done));
+    if (!held_ || held_->op != request.op) {
+      return disk_.submit(std::move(request), std::move(done));
+    }
+    held_->calls.push_back([this, request = std::move(request), done = std::move(done)]() mutable {
+      disk_.submit(std::move(request), std::move(done));
+    });
   }
   Result<void> admits(const Request& request) override { return disk_.admits(request); }
   std::string_view identity(const Handle& handle) const override { return disk_.identity(handle); }
@@ -35,6 +45,7 @@ class Mount final : public Store {
 
  private:
   Store& disk_;
+  HeldRef& held_;
 };
 
 struct Setting {
@@ -73,13 +84,22 @@ class Cluster {
     exported.state.folder = kept;
     exported.lock_marker = kept + "/locks";
     exported.lock_grace = 10s;
-    auto added = host.server->add_export(exported, std::make_unique<Mount>(store ? *store : disk));
+    auto added = host.server->add_export(exported,
+                                         std::make_unique<Mount>(store ? *store : disk, host.held));
     FOREBAY_ASSERT(added.has_value());
     host.listener =
         host.transport
             ->listen({Address::Kind::simulated, name, 0}, loop,
                      [&host](std::unique_ptr<Connection> c) { host.server->accept(std::move(c)); })
             .value();
+  }
+  // The file system does not answer this server, until it does.
+  void hold(const std::string& name, Op op) {
+    hosts_[name].held = std::make_unique<Mount::Held>(Mount::Held{op, {}});
+  }
+  void release(const std::string& name) {
+    const Mount::HeldRef held = std::move(hosts_[name].held);
+    for (Task& call : held->calls) call();
   }
   void kill(const std::string& name) {
     network.kill(name);
@@ -103,7 +123,7 @@ class Cluster {
       return Address{Address::Kind::simulated, server, 0};
     };
     options.export_name = "main";
-    options.retry_for = relay ? 2s : 60s;  // a server that ends waits so long for the others
+    options.retry_for = relay ? 2s : 10min;  // a server that ends waits for the others
     options.connect_timeout = 1s;
     options.relay = std::move(relay);
     RemoteRuntime runtime;
@@ -137,6 +157,7 @@ class Cluster {
   struct Host {
     std::unique_ptr<Transport> transport;
     CounterSet counters;
+    Mount::HeldRef held;
     std::unique_ptr<Server> server;
     std::unique_ptr<Listener> listener;
   };

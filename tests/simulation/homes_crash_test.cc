@@ -78,6 +78,30 @@ TEST(HomesCrash, NamesAreChangedOnceThroughAnyServer) {
   }
 }
 
+// What the home of a file does only when the server that asked for it is back is not taken for
+// undone by that.
+TEST(HomesCrash, AHomeThatIsLateIsAsked) {
+  Cluster cluster(test_seed());
+  Program program(cluster.client("a"));
+  for (int i = 0, late = 0; late < 20; ++i) {
+    const std::string name = fmt::format("f{}", i);
+    const OpenFile file = program.create(name).value();
+    if (cluster.home_of(file.handle) != "b") continue;
+    ++late;
+    std::optional<Result<Reply>> result;
+    cluster.hold("b", Op::remove);
+    cluster.client("a").submit(about_name(Op::remove, program.root(), name),
+                               [&](Result<Reply>&& r) { result = std::move(r); });
+    cluster.loop.run_for(100ms);
+    ASSERT_FALSE(result);
+    cluster.kill("a");
+    cluster.start("a", kAll);
+    cluster.release("b");
+    cluster.loop.run_until([&] { return result.has_value(); }, 5min);
+    ASSERT_TRUE(result && *result) << result->error().message();
+  }
+}
+
 // Names that wait for each other in a circle of servers would wait for ever.
 TEST(HomesCrash, RenamesThatCrossDoNotWaitForEachOther) {
   Cluster cluster(test_seed());
