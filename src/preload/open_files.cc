@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/fd.h"
@@ -262,6 +263,11 @@ std::vector<Request> OpenFiles::questions(Op op) {
   std::vector<Request> all;
   for (const OpenFile* const file : open_) all.push_back(file->request(op));
   return all;
+}
+
+bool OpenFiles::any_locked() {
+  std::lock_guard lock(mutex_);
+  return std::ranges::any_of(open_, [](const OpenFile* file) { return file->locked.load(); });
 }
 
 void OpenFiles::before_fork() {

@@ -79,6 +79,7 @@ class OpenFiles {
   void drop(OpenFile& file);  // one use fewer; closes with the last
 
   std::vector<Request> questions(Op op);  // one about each open file
+  bool any_locked();                      // as a whole, by this process
 
   void before_fork();
   void after_fork_in_parent() { mutex_.unlock(); }

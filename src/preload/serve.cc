@@ -98,6 +98,11 @@ void before_exec() {
     Connection& connection = Connection::get();
     connection.report_so_far();
     if (!connection.connected_here()) return 0;
+    // If there is no such program they must still be held; if there is, they end with the session.
+    if (holds_locks()) {
+      connection.complain("", "exec: the locks of served files end with this program");
+      return 0;
+    }
     for (Request& question : OpenFiles::get().questions(Op::getattr)) {
       const auto now = connection.call(std::move(question));
       if (!now || now->attr.links == 0) return 0;

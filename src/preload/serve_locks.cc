@@ -78,7 +78,13 @@ Result<int64_t> set_lock(OpenFile& file, const flock64& lock, uint64_t owner, bo
     std::lock_guard guard(locked_files().mutex);
     locked_files().files.insert(file.handle.bytes);
   }
-  return done(Connection::get().call(std::move(request)));
+  const bool all = frees && request.offset.value == 0 && request.length.value == 0;
+  auto freed = done(Connection::get().call(std::move(request)));
+  if (freed && all && owner == kThisProcess) {
+    std::lock_guard guard(locked_files().mutex);
+    locked_files().files.erase(file.handle.bytes);
+  }
+  return freed;
 }
 
 }  // namespace
@@ -116,7 +122,9 @@ int lock_whole(int fd, int how) {
     if (how & LOCK_SH) request.flags |= kFlagShared;
     if (!frees && !(how & LOCK_NB)) request.flags |= kFlagWait;
     if (!frees) file->locked = true;
-    return done(Connection::get().call(std::move(request)));
+    auto outcome = done(Connection::get().call(std::move(request)));
+    if (frees && outcome) file->locked = false;
+    return outcome;
   }));
 }
 
@@ -128,6 +136,11 @@ void free_locks(const OpenFile& file) {
   Request request = file.request(Op::unlock);
   request.cookie = kThisProcess;
   (void)Connection::get().call(std::move(request));
+}
+
+bool holds_locks() {
+  std::lock_guard guard(locked_files().mutex);
+  return !locked_files().files.empty() || OpenFiles::get().any_locked();
 }
 
 void forget_locks() {

@@ -169,6 +169,7 @@ int search(const char* file, char* const* words, char* const* environment) {
   if (file && ::strchr(file, '/')) return run_or_shell(file, words, environment);
   if (file && *file && path_is_served()) {
     errno = search_path(file, [&](const char* path) {
+      if (::access(path, F_OK) != 0) return errno;
       run_or_shell(path, words, environment);
       return errno;
     });

@@ -237,6 +237,27 @@ class Refusals(rig.PreloadCase):
             self.assertEqual(file.read().split(), [str(i) for i in range(1, 41)])
 
 
+# Locks, and then an exec that fails, or (with a word more) does not.
+LOCKED = r"""
+import fcntl, os, subprocess, sys
+path, how = sys.argv[1], sys.argv[2]
+fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+lock = fcntl.flock if how == "flock" else fcntl.lockf
+lock(fd, fcntl.LOCK_EX)
+if len(sys.argv) > 3:
+    lock(fd, fcntl.LOCK_UN)
+    os.execv("/bin/echo", ["echo", "quietly"])
+try:
+    os.execv("/nothing", ["nothing"])
+except OSError:
+    pass
+other = "import fcntl, sys; fcntl.%s(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)" % lock.__name__
+done = subprocess.run([sys.executable, "-c", other, path], capture_output=True)
+print("held" if b"BlockingIOError" in done.stderr else "lost", flush=True)
+os.execv("/bin/true", ["true"])
+"""
+
+
 class Deaths(rig.PreloadCase):
     """Processes that are killed."""
 
@@ -256,6 +277,16 @@ class Deaths(rig.PreloadCase):
             os.kill(child, 0)  # it lives
         finally:
             os.kill(child, signal.SIGKILL)
+
+    def test_locks_and_exec(self):
+        self.start()
+        script = self.script("locked.py", LOCKED)
+        for how in ("flock", "lockf"):
+            done = self.served(rig.PYTHON, script, f"{self.view}/{how}", how, timeout=rig.SOON)
+            self.assertEqual((done.returncode, done.stdout), (0, b"held\n"), done)
+            self.assertIn(b"exec: the locks of served files end with this program", done.stderr)
+            done = self.served(rig.PYTHON, script, f"{self.view}/{how}2", how, "free", timeout=rig.SOON)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"quietly\n", b""))
 
     def test_offset_of_a_process_that_was_killed(self):
         self.start()
