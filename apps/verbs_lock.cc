@@ -34,7 +34,7 @@ class Locking {
         open_path(cli_.store(), cli_.caller(), options_.path, {access | O_CREAT, 0644, 0});
     if (!opened) return cli_.complain(opened.error(), options_.path), kExitFailed;
     file_ = std::move(*opened);
-    uint32_t flags = options_.once ? 0 : kFlagWait;
+    uint32_t flags = options_.once ? 0u : uint32_t{kFlagWait};
     if (options_.shared) flags |= kFlagShared;
     int code = kExitFailed;
     if (auto locked = call(Op::lock, flags); !locked) {

@@ -101,7 +101,7 @@ void live(Cluster& cluster) {
           ASSERT_TRUE(program.close(file.open[via]));
           file.open.erase(via);
         } else {
-          const auto again = program.create(name, random() % 2 == 0 ? kFlagTruncate : 0);
+          const auto again = program.create(name, random() % 2 == 0 ? uint32_t{kFlagTruncate} : 0u);
           ASSERT_TRUE(again) << again.error().message();
           ASSERT_EQ(again->handle, file.handle);
           file.open[via] = *again;
@@ -229,8 +229,8 @@ TEST_P(HomesTest, LargeRequestsThatCrossDoNotWaitForEachOther) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Behind, HomesTest, testing::Values(When::never, When::always),
-                         [](const auto& info) {
-                           return info.param == When::never ? "Through" : "Behind";
+                         [](const auto& of) {
+                           return of.param == When::never ? "Through" : "Behind";
                          });
 
 TEST(Homes, ADeadHomeIsToldAndComesBack) {
