@@ -15,8 +15,7 @@
 //  - While leases are held somebody must hear of recalls: when nobody has led for a moment the
 //    background thread does, and lets go as soon as anybody calls.
 //  - While locks are held somebody must notice that the server was restarted, and reclaim them:
-//  when
-//    nobody has led for a while the background thread looks.
+//    when nobody has led for a while the background thread looks.
 // A loop that somebody else runs (simulated) needs none of this: everything happens on its one
 // thread.
 //
