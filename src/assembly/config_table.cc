@@ -48,7 +48,7 @@ std::vector<Key> describe(ServerConfig& c) {
        "a restart locks may be reclaimed"},
       {"lease_time", &c.lease_time,
        "how long a change waits at most for a client that has copies of the file and does not "
-       "answer"},
+       "answer, and anybody for one that keeps writes of it"},
       {"stall", &c.stall, "a client that owes data, or takes none, is cut off after this long"},
       {"deadline", &c.deadline,
        "a request that the file system has not answered by then fails with ETIMEDOUT"},

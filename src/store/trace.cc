@@ -51,7 +51,9 @@ void put_arguments(Line& line, const Request& r, uint32_t fields) {
   if (fields & kSet) put(line, " set={:#x}", r.set.what);
   if (fields & kOffset) put(line, " offset={}", r.offset.value);
   if ((fields & kLength) && r.length) put(line, " length={}", r.length.value);
-  if (fields & kCookie) put(line, " cookie={}", r.cookie);
+  if ((fields & kCookie) && (r.op != Op::write || r.cookie != 0)) {
+    put(line, " cookie={}", r.cookie);
+  }
   if (fields & kData) put(line, " data={} B", r.data.size());
   if (fields & kFile) {
     const Extent bounds = r.file.bounds();

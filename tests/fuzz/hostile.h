@@ -24,7 +24,7 @@ namespace forebay::fuzz {
 inline constexpr uint32_t kHostileChunk = 4096;
 inline constexpr uint32_t kHostileEager = 256;
 inline constexpr uint16_t kHostileSlots = 4;
-inline constexpr uint64_t kHostileArea = 256 << 10;  // the most that the server takes
+inline constexpr uint64_t kHostileArea = 1 << 20;  // the most that the server takes
 
 // What it offers. From `plain` on, nothing is shared; from `unsealed` on, because the server must
 // refuse it.
