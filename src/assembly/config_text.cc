@@ -6,7 +6,7 @@
 namespace forebay {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
@@ -19,12 +19,12 @@ std::string quoted(std::string_view text) {
 std::string toml_value(const Key& key) {
   if (const auto* list = std::get_if<std::vector<std::string>*>(&key.target)) {
     std::string out;
-    for (const std::string& item : **list) out += (out.empty() ? "" : ", ") + quoted(item);
+    for (const std::string& item : **list) out += (out.empty() ? "" : ", ") + in_quotes(item);
     return "[" + out + "]";
   }
   const bool bare =
       std::holds_alternative<unsigned*>(key.target) || std::holds_alternative<bool*>(key.target);
-  return bare ? value_text(key) : quoted(value_text(key));
+  return bare ? value_text(key) : in_quotes(value_text(key));
 }
 
 std::string table(const std::string& title, const std::vector<Key>& keys) {
