@@ -388,18 +388,23 @@ static int copy_of(const Target& library) {
   return fd;
 }
 
-// The name to load it by.
+// The name to load it by. It must outlive the call, whose frame is gone by then; and little of it
+// may be thread-local, because programs that load us late have room for some hundred bytes.
 __attribute__((noinline)) static const char* loadable(const char* path) {
   if (!path || !::strchr(path, '/') || inside != 0) return path;
-  static thread_local char name[PATH_MAX];
+  static thread_local char copy[64];
+  static thread_local char* elsewhere = nullptr;
   const int fd = follow(AT_FDCWD, path, true, [&](const Route& route) {
     if (route.served()) return copy_of(route.target);
-    ::snprintf(name, sizeof name, "%s", route.path);
+    if (::strcmp(route.path, path) == 0) return -1;
+    ::free(elsewhere);
+    elsewhere = ::strdup(route.path);
     return -2;
   });
-  if (fd == -1) return path;
-  if (fd >= 0) ::snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-  return name;
+  if (fd == -2 && elsewhere) return elsewhere;
+  if (fd < 0) return path;
+  ::snprintf(copy, sizeof copy, "/proc/self/fd/%d", fd);
+  return copy;
 }
 
 // libc looks at who calls it (RUNPATH), so the last step must be a jump.

@@ -299,6 +299,12 @@ class Harmless(rig.PreloadCase):
             wrong = [w for w in pool.map(self.one, range(len(all_of_them)), all_of_them) if w]
         self.assertEqual(wrong, [], f"{len(wrong)} of {len(all_of_them)}:\n" + "\n".join(wrong))
 
+    def test_can_be_loaded_late(self):
+        """A program that loads it itself has little room left for what is thread-local."""
+        done = subprocess.run([rig.PYTHON, "-c", f"import ctypes; ctypes.CDLL('{os.path.realpath(rig.LIBRARY)}')"],
+                              env=self.env, capture_output=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+
 
 if __name__ == "__main__":
     rig.main()
