@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "core/log.h"
 
@@ -289,13 +290,19 @@ void Driver::let_go() {
   }
 }
 
-// With mutex_ held. The application's signals are not for its thread.
+// With mutex_ held. The application's signals are not for its thread. Where no thread can be had,
+// things go on while somebody calls; it is tried again.
 void Driver::begin_background() {
   if (background_.joinable()) return;
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_BLOCK, &all, &before);
-  background_ = std::thread([this] { work_in_background(); });
+  try {
+    background_ = std::thread([this] { work_in_background(); });
+  } catch (const std::system_error& e) {
+    if (!std::exchange(warned_, true))
+      log::warn("no thread for what goes on in the background: {}", e.what());
+  }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 

@@ -102,6 +102,7 @@ class Driver {
   bool helped_ = false;           // whoever waits helps
   bool urgent_ = false;           // the background thread is to come at once
   Duration quiet_{0};             // when nobody leads: after this the background thread listens
+  bool warned_ = false;           // that its thread cannot be had
   uint64_t leads_ = 0;            // counts leaders
   std::vector<Task> inbox_;
   std::vector<Waiter*> followers_;
