@@ -3,6 +3,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "store/posix_layout.h"
 #include "store/posix_ops.h"
 
 namespace forebay::posix {
@@ -83,9 +84,24 @@ Result<Reply> Operations::statfs(At& at, Request&) {
   return reply;
 }
 
-// One target: what stripes below us shows in no portable way.
-Result<Reply> Operations::layout(At&, Request&) {
-  return Reply{};
+// One target, unless the file system says otherwise in a way of its own. Local ones know at once
+// that they have no such attributes.
+Result<Reply> Operations::layout(At& at, Request& r) {
+  std::string value(kMaxXattr, '\0');
+  const auto ask = [&](const char* attribute, auto parse) -> std::optional<Layout> {
+    ssize_t n = 0;
+    const auto get = [&] {
+      n = ::getxattr(ProcPath(at.fd()).c_str(), attribute, value.data(), value.size());
+      return n < 0 ? -1 : 0;
+    };
+    if (!act(*r.caller, get, attribute)) return std::nullopt;
+    return parse(std::string_view(value.data(), static_cast<size_t>(n)));
+  };
+  Reply reply;
+  auto found = ask(kCephLayout, ceph_layout);
+  if (!found) found = ask(kLustreLayout, lustre_layout);
+  if (found) reply.layout = *found;
+  return reply;
 }
 
 // ---- Extended attributes ----
