@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <new>
 #include <numeric>
+#include <utility>
 
 #include "mpiio/two_phase.h"
 
@@ -21,7 +22,6 @@ constexpr uint64_t kLeastCache = 1_MiB;
 // What users get on a local file system who do not say it: what was filled is still in the
 // processor's cache when it is written. Elsewhere few large requests matter more.
 constexpr uint64_t kLocalBuffer = 1_MiB;
-constexpr uint64_t kMostTargets = 4096;
 constexpr uint64_t kMostNumbers = 1 << 26;  // of all ranks' views, at an aggregator
 // From here on ranks ask each other whether their memory suffices for them.
 constexpr uint64_t kManyNumbers = 1 << 16;
@@ -56,6 +56,13 @@ bool enough_memory(Body&& body) {
   }
 }
 
+std::string explain(const plan::ChosenStriping& chosen) {
+  if (chosen.says.empty()) return {};
+  const auto& [stripe, targets, first] = chosen.striping;
+  const std::string on = targets > 1 ? fmt::format(" on {} targets", targets) : "";
+  return fmt::format(", stripes of {} bytes{} as {}", stripe, on, chosen.says);
+}
+
 }  // namespace
 
 Collective::Settings Collective::settings() const {
@@ -71,11 +78,11 @@ Collective::Settings Collective::settings() const {
   s.per_node = plan::per_node_of(hints["cb_config_list"]).value_or(UINT32_MAX);
   s.buffer = std::min(hints.number("cb_buffer_size"), 2 * kMostBuffer);
   if (file_.place.local && !hints.given("cb_buffer_size")) s.buffer = kLocalBuffer;
-  s.alignment = std::max<uint64_t>(hints.number("romio_cb_fr_alignment"), 1);
+  s.alignment = hints.number("romio_cb_fr_alignment");
   s.realms = kind_of(hints["forebay_realms"]);
-  s.stripe = hints.number("striping_unit");
-  s.targets = std::clamp<uint64_t>(hints.number("striping_factor"), 1, kMostTargets);
-  s.first_target = hints.number("start_iodevice") % s.targets;
+  s.unit = hints.number("striping_unit");
+  s.factor = hints.number("striping_factor");
+  s.first_target = hints.number("start_iodevice");
   s.alltoallw = static_cast<uint64_t>(plan::wish_of(hints["romio_cb_alltoall"]));
   s.order = hints.is("forebay_order", "offset") ? 0 : 1;
   s.local = file_.place.local;
@@ -120,11 +127,17 @@ Collective::Described Collective::describe(const plan::ViewPart& part) {
   return fits ? std::move(described) : Described{.numbers = {}, .failed = true};
 }
 
-plan::Striping Collective::striping() const {
+plan::ChosenStriping Collective::striping() const {
   const Settings& settings = summaries_.front().settings;
-  if (settings.order == 0) return {};
-  return {settings.stripe, static_cast<uint32_t>(settings.targets),
-          static_cast<uint32_t>(settings.first_target)};
+  return plan::choose_striping({.unit = settings.unit,
+                                .factor = settings.factor,
+                                .first = settings.first_target,
+                                .reported = reported_});
+}
+
+// By which realms are moved; not known: by offset.
+plan::Striping Collective::target_order() const {
+  return summaries_.front().settings.order == 0 ? plan::Striping() : striping().striping;
 }
 
 bool Collective::by_alltoallw() const {
@@ -175,13 +188,14 @@ plan::Realms Collective::choose_realms() {
     }
     samples.push_back(std::move(of));
   }
+  const plan::Striping striped = striping().striping;
   auto chosen = plan::choose_realms({.region = region(),
                                      .samples = samples,
                                      .aggregators = aggregators_.size(),
                                      .alignment = settings.alignment,
                                      .persistent_size = realm_size_,
-                                     .stripe = settings.stripe,
-                                     .targets = static_cast<uint32_t>(settings.targets),
+                                     .stripe = striped.stripe,
+                                     .targets = striped.targets,
                                      .kind = kKinds[settings.realms],
                                      .given = given_});
   realms_why_ = chosen.why;
@@ -213,12 +227,27 @@ bool Collective::make_areas(const Settings& settings) {
     if (places[static_cast<size_t>(rank)].bytes == 0) return false;
   meet(std::move(places));
   made_for_ = settings;
-  given_ = file_.hints["forebay_realm_list"];
-  uint64_t length = given_.size();
-  PMPI_Bcast(&length, 1, MPI_UINT64_T, 0, file_.comm);
-  given_.resize(length);
-  PMPI_Bcast(given_.data(), static_cast<int>(length), MPI_CHAR, 0, file_.comm);
+  learn_from_first();
   return ready_ = true;
+}
+
+// What rank 0 alone knows: its user's realms, and how the file is striped, which it asks the Store
+// for once. An answer that does not come is as good as none.
+void Collective::learn_from_first() {
+  if (file_.rank == 0 && !std::exchange(asked_, true)) {
+    auto reply =
+        file_.call({.op = Op::layout, .caller = file_.caller, .handle = file_.opened.handle});
+    if (reply) reported_ = reply->layout;
+  }
+  given_ = file_.hints["forebay_realm_list"];
+  struct {
+    uint64_t length;
+    Layout reported;
+  } news = {given_.size(), reported_};
+  PMPI_Bcast(&news, sizeof news, MPI_BYTE, 0, file_.comm);
+  reported_ = news.reported;
+  given_.resize(news.length);
+  PMPI_Bcast(given_.data(), static_cast<int>(news.length), MPI_CHAR, 0, file_.comm);
 }
 
 // Maps the buffers of those that are near; and every aggregator learns who is.
@@ -342,6 +371,7 @@ Fault Collective::keep_realms() {
   const bool again = form == plan::Persistent::dynamic && sized_for_ != file_.view_number;
   if (realm_size_ > 0 && !again) return {};
   const Extent all = region();
+  const bool said = settings.alignment > 0;
   const uint64_t size_unit = std::lcm(
       std::clamp<uint64_t>(settings.alignment, 1, uint64_t{1} << 30), CacheShape().page_size);
   uint64_t size = plan::persistent_size({.form = form,
@@ -349,7 +379,8 @@ Fault Collective::keep_realms() {
                                          .file_size = std::max(settings.file_size, all.end().value),
                                          .region = all,
                                          .aggregators = aggregators_.size(),
-                                         .alignment = size_unit});
+                                         .alignment = size_unit,
+                                         .stripe = said ? 0 : striping().striping.stripe});
   if (form != plan::Persistent::user) size = std::max(size, std::lcm(kLeastRealm, size_unit));
   sized_for_ = file_.view_number;
   if (size == realm_size_) return {};
@@ -410,10 +441,10 @@ std::string Collective::explanation() const {
     return fmt::format("{} collective calls, every rank by itself: {}", calls_, why_);
   return fmt::format(
       "{} collective calls, {} of them in two phases ({}): {} aggregators, buffers of {} bytes, "
-      "realms: {}{}{}{}",
+      "realms: {}{}{}{}{}",
       calls_, together_, why_, aggregators_.size(), made_for_.buffer, realms_why_,
-      file_.kept_realms ? ", kept in memory" : "",
-      striping().known() ? ", in the order of storage targets" : "",
+      file_.kept_realms ? ", kept in memory" : "", explain(striping()),
+      target_order().known() ? ", in the order of storage targets" : "",
       !file_.several_nodes() ? ""
       : by_alltoallw()       ? ", between nodes by MPI_Alltoallw"
                              : ", between nodes by messages");

@@ -40,9 +40,10 @@ class Collective {
   struct Settings {
     uint64_t wish[2] = {0, 0};  // by Direction
     uint64_t limit = 0, per_node = 1;
-    uint64_t buffer = 0, alignment = 1;
-    uint64_t realms = 0;  // a Kind
-    uint64_t stripe = 0, targets = 1, first_target = 0;
+    uint64_t buffer = 0;
+    uint64_t alignment = 0;  // 0: they do not
+    uint64_t realms = 0;     // a Kind
+    uint64_t unit = 0, factor = 0, first_target = 0;
     uint64_t alltoallw = 0;                  // a Wish: the exchange between nodes
     uint64_t order = 0;                      // not 0: by target, if these are known
     uint64_t keep = 0;                       // a Wish: realms that persist
@@ -85,10 +86,12 @@ class Collective {
   plan::Method choose(Direction direction) const;
   plan::Realms choose_realms();
   Fault keep_realms();
-  plan::Striping striping() const;
+  plan::ChosenStriping striping() const;
+  plan::Striping target_order() const;
   bool by_alltoallw() const;
   bool make_areas(const Settings& settings);
   void meet(std::vector<SharedMemory::Place> places);
+  void learn_from_first();
   Fault exchange_views(const Transfer& transfer);
   Fault send_views(const Transfer& transfer, Received& received);
   Fault agree_if_many(bool fits, const Received& received) const;
@@ -115,6 +118,8 @@ class Collective {
   uint64_t realm_size_ = 0;  // of persistent realms; 0: there are none
   uint32_t sized_for_ = 0;   // the view that it was chosen for
   std::string given_;        // realms, as rank 0's user says
+  Layout reported_;          // of the file, by rank 0's Store
+  bool asked_ = false;       // for it, of rank 0
 
   uint64_t calls_ = 0, together_ = 0;
   std::string_view why_, realms_why_;

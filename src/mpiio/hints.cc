@@ -38,7 +38,7 @@ const std::vector<Row>& rows() {
       {{"romio_cb_ds_threshold", "", "holes up to which reads are sieved"}, Kind::number},
       {{"romio_cb_pfr", "", "file realms that stay"}, Kind::choice, kSwitch},
       {{"romio_cb_fr_type", "aar", "the size of file realms that stay"}, Kind::realm_size},
-      {{"romio_cb_fr_alignment", "1", "to which offsets file realms are aligned"}, Kind::positive},
+      {{"romio_cb_fr_alignment", "", "to which offsets file realms are aligned"}, Kind::positive},
       {{"striping_factor", "", "storage targets of the file"}, Kind::number},
       {{"striping_unit", "", "bytes of a stripe of the file"}, Kind::number},
       {{"start_iodevice", "", "the storage target of the file's first stripe"}, Kind::number},

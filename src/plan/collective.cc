@@ -91,13 +91,50 @@ std::optional<uint32_t> per_node_of(std::string_view config_list) {
 
 namespace {
 
-bool sparse(const RealmFacts& facts) {
+uint64_t bytes_of(const RealmFacts& facts) {
   uint64_t bytes = 0;
   for (const Samples& rank : facts.samples) bytes += rank.bytes;
-  return bytes < facts.region.length.value / 2;
+  return bytes;
+}
+
+bool sparse(const RealmFacts& facts) {
+  return bytes_of(facts) < facts.region.length.value / 2;
+}
+
+// A border that moves by less than a stripe takes no more data with it.
+ChosenRealms balanced(const RealmFacts& facts) {
+  const uint64_t share = bytes_of(facts) / facts.aggregators;
+  const bool by_stripes = facts.alignment == 0 && facts.stripe > 0 && facts.stripe <= share / 8;
+  const uint64_t alignment = by_stripes ? facts.stripe : std::max<uint64_t>(facts.alignment, 1);
+  return {balanced_realms(facts.region, facts.samples, facts.aggregators, alignment),
+          by_stripes ? "balanced by data, aligned to stripes" : "balanced by data"};
+}
+
+ChosenRealms even(const RealmFacts& facts) {
+  const uint64_t alignment = facts.alignment > 0
+                                 ? facts.alignment
+                                 : even_alignment(facts.region, facts.aggregators, facts.stripe);
+  return {even_realms(facts.region, facts.aggregators, alignment),
+          facts.alignment == 0 && alignment > 1 ? "even parts of the region, aligned to stripes"
+                                                : "even parts of the region"};
 }
 
 }  // namespace
+
+ChosenStriping choose_striping(const StripingFacts& facts) {
+  const Layout& reported = facts.reported;
+  ChosenStriping chosen;
+  Striping& striping = chosen.striping;
+  striping.stripe = facts.unit > 0 ? facts.unit : reported.stripe_size;
+  if (striping.stripe == 0) return chosen;
+  const bool fits = striping.stripe == reported.stripe_size && facts.factor == 0;
+  const uint64_t targets = fits ? reported.stripe_count : std::max<uint64_t>(facts.factor, 1);
+  if (targets > 0 && targets <= kMostTargets) striping.targets = static_cast<uint32_t>(targets);
+  const uint64_t first = fits && facts.first == 0 ? reported.first_target : facts.first;
+  striping.first = static_cast<uint32_t>(first % striping.targets);
+  chosen.says = facts.unit > 0 ? "hints say" : "the file system says";
+  return chosen;
+}
 
 ChosenRealms choose_realms(const RealmFacts& facts) {
   const size_t n = facts.aggregators;
@@ -112,9 +149,8 @@ ChosenRealms choose_realms(const RealmFacts& facts) {
     return {cyclic_realms(facts.persistent_size, n), "persistent, from byte 0 on"};
   if (facts.kind == "striped" && facts.stripe > 0)
     return {striped_realms(facts.stripe, facts.targets, n), "cyclic by stripes"};
-  if (facts.kind == "balanced" || (facts.kind != "even" && sparse(facts)))
-    return {balanced_realms(facts.region, facts.samples, n, facts.alignment), "balanced by data"};
-  return {even_realms(facts.region, n, facts.alignment), "even parts of the region"};
+  if (facts.kind == "balanced" || (facts.kind != "even" && sparse(facts))) return balanced(facts);
+  return even(facts);
 }
 
 }  // namespace forebay::plan

@@ -10,7 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "core/op.h"
 #include "plan/realms.h"
+#include "plan/windows.h"
 
 namespace forebay::plan {
 
@@ -46,13 +48,30 @@ std::vector<int> choose_aggregators(std::span<const uint32_t> node_of_rank, uint
 // anything else.
 std::optional<uint32_t> per_node_of(std::string_view config_list);
 
+// How the file is striped: as hints say (0: they do not), else as its Store reports. A hint of the
+// stripe's size hides what is reported of stripes of another size. More targets than kMostTargets
+// are not told apart.
+struct StripingFacts {
+  uint64_t unit = 0, factor = 0, first = 0;
+  Layout reported = {};
+};
+struct ChosenStriping {
+  Striping striping;
+  std::string_view says;  // who does; empty: nobody
+};
+constexpr uint64_t kMostTargets = 4096;
+ChosenStriping choose_striping(const StripingFacts& facts);
+
 struct RealmFacts {
   Extent region;
   std::span<const Samples> samples;  // by rank
   size_t aggregators = 1;
-  uint64_t alignment = 1;
+  // 0: nobody has said it. Then borders are those of stripes, if these are known and no aggregator
+  // has much more to do for it (even_alignment(); of realms that are balanced by data, if an eighth
+  // of their shares is a stripe or more).
+  uint64_t alignment = 0;
   uint64_t persistent_size = 0;  // not 0: cyclic from byte 0 on
-  uint64_t stripe = 0;           // not 0: by stripes
+  uint64_t stripe = 0;           // not 0: known
   uint32_t targets = 1;
   std::string_view kind = {};   // "", "even", "balanced", "striped", "given"
   std::string_view given = {};  // as given_realms() takes it

@@ -87,5 +87,48 @@ TEST(CollectiveChoice, RealmsByWhatIsKnown) {
   EXPECT_NE(choose_realms(facts).why, "as given");
 }
 
+TEST(CollectiveChoice, RealmsAlignedToStripes) {
+  const std::vector<Samples> dense = {{100'000, {0, 50'000, 100'000}}},
+                             sparse = {{40'000, {0, 50'000, 100'000}}};
+  RealmFacts facts{.region = ext(0, 100'000), .samples = dense, .aggregators = 3, .stripe = 1024};
+  auto chosen = choose_realms(facts);
+  EXPECT_EQ(chosen.why, "even parts of the region, aligned to stripes");
+  EXPECT_EQ(chosen.realms[0].total(), Length(33 * 1024));
+  facts.alignment = 1;  // says the user
+  chosen = choose_realms(facts);
+  EXPECT_EQ(chosen.why, "even parts of the region");
+  EXPECT_EQ(chosen.realms[0].total(), Length(33'334));
+  facts.alignment = 0;
+  facts.samples = sparse;
+  chosen = choose_realms(facts);
+  EXPECT_EQ(chosen.why, "balanced by data, aligned to stripes");
+  EXPECT_EQ(chosen.realms[0].total().value % 1024, 0u);
+  facts.stripe = 2048;
+  EXPECT_EQ(choose_realms(facts).why, "balanced by data") << "a stripe is much of a share";
+}
+
+TEST(CollectiveChoice, StripesAsHintsOrTheStoreSay) {
+  const auto is = [](const ChosenStriping& chosen, uint64_t stripe, uint32_t targets,
+                     uint32_t first, std::string_view says) {
+    const Striping& s = chosen.striping;
+    return s.stripe == stripe && s.targets == targets && s.first == first && chosen.says == says;
+  };
+  EXPECT_TRUE(is(choose_striping({}), 0, 1, 0, ""));
+  EXPECT_TRUE(is(choose_striping({.factor = 8}), 0, 1, 0, "")) << "of what size?";
+  EXPECT_TRUE(is(choose_striping({.unit = 100, .factor = 3, .first = 5}), 100, 3, 2, "hints say"));
+  EXPECT_TRUE(is(choose_striping({.unit = 100}), 100, 1, 0, "hints say"));
+  const Layout reported{4096, 4, 6};
+  EXPECT_TRUE(is(choose_striping({.reported = reported}), 4096, 4, 2, "the file system says"));
+  EXPECT_TRUE(
+      is(choose_striping({.factor = 2, .reported = reported}), 4096, 2, 0, "the file system says"));
+  EXPECT_TRUE(is(choose_striping({.unit = 100, .reported = reported}), 100, 1, 0, "hints say"));
+  EXPECT_TRUE(is(choose_striping({.unit = 4096, .reported = reported}), 4096, 4, 2, "hints say"));
+  // Whatever another machine's Store says.
+  EXPECT_TRUE(is(choose_striping({.reported = {4096, 0, 1}}), 4096, 1, 0, "the file system says"));
+  EXPECT_TRUE(is(choose_striping({.reported = {4096, UINT32_MAX, UINT32_MAX}}), 4096, 1, 0,
+                 "the file system says"));
+  EXPECT_FALSE(choose_striping({.reported = {UINT64_MAX, 4096, 0}}).striping.known());
+}
+
 }  // namespace
 }  // namespace forebay::plan

@@ -14,6 +14,10 @@ uint64_t round_up(uint64_t n, uint64_t to) {
   return (n + to - 1) / to * to;
 }
 
+uint64_t even_share(Extent region, size_t aggregators) {
+  return (region.length.value + aggregators - 1) / aggregators;
+}
+
 TiledMap range(uint64_t from, uint64_t to) {
   if (from >= to) return {};
   return *TiledMap::once(Offset(from), *TypeMap::bytes(static_cast<int64_t>(to - from)));
@@ -107,10 +111,18 @@ std::optional<Given> given(std::string_view text) {
 
 Realms even_realms(Extent region, size_t aggregators, uint64_t alignment) {
   std::vector<uint64_t> borders;
-  const uint64_t share = (region.length.value + aggregators - 1) / aggregators;
+  const uint64_t share = even_share(region, aggregators);
   for (size_t i = 1; i < aggregators; ++i)
     borders.push_back(region.offset.value + std::min(region.length.value, i * share));
   return cut(region, std::move(borders), alignment);
+}
+
+uint64_t even_alignment(Extent region, size_t aggregators, uint64_t stripe) {
+  if (stripe == 0 || stripe > region.length.value) return 1;
+  uint64_t largest = 0;
+  for (const TiledMap& realm : even_realms(region, aggregators, stripe))
+    largest = std::max(largest, realm.total().value);
+  return still_even(even_share(region, aggregators), largest) ? stripe : 1;
 }
 
 Realms balanced_realms(Extent region, std::span<const Samples> ranks, size_t aggregators,
@@ -218,7 +230,13 @@ uint64_t persistent_size(const PersistentFacts& facts) {
       size = (facts.region.length.value + facts.aggregators - 1) / facts.aggregators;
       break;
   }
-  return round_up(std::max<uint64_t>(size, 1), facts.alignment);
+  size = round_up(std::max<uint64_t>(size, 1), facts.alignment);
+  if (facts.form == Persistent::user || facts.stripe == 0) return size;
+  // A multiple of both, if there is one that is not far larger.
+  const uint64_t times = facts.alignment / std::gcd(facts.alignment, facts.stripe);
+  if (times > (size + size / 8) / facts.stripe) return size;
+  const uint64_t whole = round_up(size, times * facts.stripe);
+  return still_even(size, whole) ? whole : size;
 }
 
 bool interleaved(std::span<const Extent> regions) {

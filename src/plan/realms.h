@@ -19,6 +19,16 @@ using Realms = std::vector<TiledMap>;  // by aggregator
 // Equal parts of a region, with borders at multiples of `alignment` (1: none).
 Realms even_realms(Extent region, size_t aggregators, uint64_t alignment);
 
+// May a share of the work be so large, for the sake of borders that stripes have too? The slowest
+// aggregator decides, so a little only: an eighth more than its even share.
+constexpr bool still_even(uint64_t share, uint64_t largest) {
+  return largest <= share || largest - share <= share / 8;
+}
+// What even realms are best aligned to in a file of such stripes (0: not known): the stripe if the
+// largest of them is still even then, otherwise 1. So whole stripes have one writer wherever there
+// are many stripes, or as many as there are aggregators.
+uint64_t even_alignment(Extent region, size_t aggregators, uint64_t stripe);
+
 // Parts of a region with equal amounts of data. What is known of the data are samples of each rank:
 // the offsets of its bytes at equal distances in its stream, the first and the last (as an end)
 // among them, so between any two neighbours lies the same amount.
@@ -54,8 +64,11 @@ struct PersistentFacts {
   Extent region;           // of the call, all ranks together
   size_t aggregators = 1;
   uint64_t alignment = 1;
+  uint64_t stripe = 0;  // of the file, if it is known
 };
-uint64_t persistent_size(const PersistentFacts& facts);  // a multiple of the alignment
+// A multiple of the alignment; of the stripe too, if that is still even and the user has not said
+// the size.
+uint64_t persistent_size(const PersistentFacts& facts);
 
 // Do the ranks' regions overlap anywhere? If not, nobody gains by an exchange.
 bool interleaved(std::span<const Extent> regions);

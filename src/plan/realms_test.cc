@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "core/testing.h"
 
 namespace forebay::plan {
@@ -17,6 +19,39 @@ TEST(Realms, EvenPartsWithAlignedBorders) {
   EXPECT_EQ(first_of(realms[1]), ext(512, 256));
   EXPECT_EQ(first_of(realms[2]), ext(768, 332));
   EXPECT_TRUE(complete(realms, ext(100, 1000)));
+}
+
+// Whole stripes to each, unless the largest part gets more than an eighth larger.
+TEST(Realms, AlignedToStripesWhereThatIsEven) {
+  EXPECT_EQ(even_alignment(ext(0, 1000), 4, 0), 1u) << "not known";
+  EXPECT_EQ(even_alignment(ext(0, 4000), 4, 1000), 1000u) << "a stripe each";
+  EXPECT_EQ(even_alignment(ext(0, 5000), 4, 1000), 1u) << "two of them for one";
+  EXPECT_EQ(even_alignment(ext(0, 4000), 3, 1000), 1u) << "two of them for one";
+  EXPECT_EQ(even_alignment(ext(500, 4000), 4, 1000), 1u) << "the first has half a stripe more";
+  EXPECT_EQ(even_alignment(ext(500, 64'000), 4, 1000), 1000u) << "of sixteen";
+  EXPECT_EQ(even_alignment(ext(0, 33'000), 4, 1000), 1000u) << "nine of eight and a quarter";
+  EXPECT_EQ(even_alignment(ext(0, 10), 4, 1000), 1u);
+  EXPECT_EQ(even_alignment(ext(0, 1000), 4, UINT64_MAX), 1u);
+  EXPECT_EQ(even_alignment(ext(kMaxOffset / 4, kMaxOffset / 4), 3, kMaxOffset / 4), 1u);
+}
+
+TEST(Realms, NoneIsMuchLargerForBeingAligned) {
+  std::mt19937_64 random(test_seed());
+  for (int i = 0; i < 2000; ++i) {
+    const Extent region = ext(random() % 10'000, 1 + random() % 100'000);
+    const size_t n = 1 + random() % 9;
+    const uint64_t stripe = 1 + random() % 5000, alignment = even_alignment(region, n, stripe);
+    ASSERT_TRUE(alignment == stripe || alignment == 1);
+    const Realms realms = even_realms(region, n, alignment);
+    ASSERT_TRUE(complete(realms, region));
+    const uint64_t share = (region.length.value + n - 1) / n;
+    for (const TiledMap& realm : realms) {
+      ASSERT_TRUE(still_even(share, realm.total().value));
+      const auto first = first_of(realm);
+      if (!first || first->end() == region.end()) continue;
+      ASSERT_EQ(first->end().value % alignment, 0u);
+    }
+  }
 }
 
 TEST(Realms, SmallRegionsLeaveSomeWithout) {
@@ -85,6 +120,27 @@ TEST(Realms, SizesOfPersistentOnes) {
   EXPECT_EQ(persistent_size(facts), 1024u);
   facts.region = {};
   EXPECT_EQ(persistent_size(facts), 512u);
+}
+
+TEST(Realms, PersistentOnesOfWholeStripes) {
+  PersistentFacts facts{.form = Persistent::region,
+                        .user_size = 100'000,
+                        .region = ext(0, 400'000),
+                        .aggregators = 4,
+                        .alignment = 512,
+                        .stripe = 10'240};
+  EXPECT_EQ(persistent_size(facts), 102'400u) << "ten stripes";
+  facts.form = Persistent::user;
+  EXPECT_EQ(persistent_size(facts), 100'352u) << "as the user says, of whole pages";
+  facts.form = Persistent::region;
+  facts.stripe = 65'536;
+  EXPECT_EQ(persistent_size(facts), 100'352u) << "two stripes would be far more";
+  facts.stripe = 103'000;
+  EXPECT_EQ(persistent_size(facts), 100'352u) << "no multiple of the alignment is near";
+  for (const uint64_t stripe : {UINT64_MAX, uint64_t{1} << 62}) {
+    facts.stripe = stripe;
+    EXPECT_EQ(persistent_size(facts), 100'352u);
+  }
 }
 
 TEST(Realms, InterleavedOrNot) {

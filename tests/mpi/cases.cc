@@ -3,6 +3,7 @@
 // not. Any MPI-IO should pass it.
 //   cases FOLDER                all rules but these:
 //   cases FOLDER local|served   what of our own hints a program sees, without and with a server
+//   cases FOLDER striped        those of files whose stripes are known
 //   cases FOLDER threads        that of several threads
 //   cases FOLDER readers        that of many ranks
 #include "cases.h"
@@ -396,6 +397,8 @@ int main(int argc, char** argv) {
     all_rules();
   else if (which == "readers")
     many_readers();
+  else if (which == "striped")
+    striped_files();
   else if (!threads)
     sieved_writes(which == "served");
   else if (level == MPI_THREAD_MULTIPLE)

@@ -29,6 +29,7 @@ void full_disk_together();
 void no_memory_together();
 void progress_while_waiting();
 void many_readers();
+void striped_files();
 void realms_beside_a_thread();
 void realms_beside_busy_threads();
 

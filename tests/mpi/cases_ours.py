@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """mpiio_cases on Forebay's MPI-IO:
 
-    cases_ours.py BUILD MPI [threads|readers] [--apart] [--hints HINTS]
+    cases_ours.py BUILD MPI [threads|readers|striped] [--apart] [--hints HINTS]
 
 --apart: each of the two ranks (of `readers`: six) in a name space of processes of its own, which
 looks to us like another node (needs root). --hints: of every file, as FOREBAY_HINTS has them."""
@@ -17,7 +17,7 @@ import launch
 parser = argparse.ArgumentParser()
 parser.add_argument("build")
 parser.add_argument("mpi")
-parser.add_argument("which", nargs="?", choices=["threads", "readers"])
+parser.add_argument("which", nargs="?", choices=["threads", "readers", "striped"])
 parser.add_argument("--apart", action="store_true")
 parser.add_argument("--hints")
 options = parser.parse_args()
@@ -28,7 +28,7 @@ build, mpi = options.build, options.mpi
 ranks = 6 if options.which == "readers" else 2
 
 
-def cases(words, variables=None):
+def cases(words, variables=None, preload=()):
     program = os.path.join(build, "bin", f"mpiio_cases_{mpi}")
     variables = dict(variables or {})
     if options.hints:
@@ -39,8 +39,8 @@ def cases(words, variables=None):
             env.update(launch.between_nodes(mpi))
             words = stack.enter_context(launch.nodes(ranks))(words)
         return launch.run(
-            launch.command(mpi, ranks, launch.libraries(build, mpi, ranks), words, variables), 90,
-            env)
+            launch.command(mpi, ranks, launch.libraries(build, mpi, ranks) + list(preload), words,
+                           variables), 90, env)
 
 
 def hints_that_need_a_server(scratch):
@@ -57,9 +57,43 @@ def hints_that_need_a_server(scratch):
     return None
 
 
+def stripes_that_are_reported(scratch):
+    """What FOREBAY_EXPLAIN says of them, with a Store in the ranks and with one at a server."""
+    library = os.path.join(build, "lib", "libforebay-test-layout.so")
+    # As CephFS has it. Ours to set for the ranks; a server has it from us.
+    layout = "stripe_unit=65536 stripe_count=4 object_size=4194304 pool=data"
+    reported = "stripes of 65536 bytes on 4 targets as the file system says"
+    expected = {
+        "reported": ["even parts of the region, aligned to stripes", reported,
+                     "in the order of storage targets"],
+        "hinted": ["even parts of the region, aligned to stripes",
+                   "stripes of 32768 bytes as hints say"],
+        "kept": ["persistent, from byte 0 on", reported]}
+
+    def failure(folder, variables, preload):
+        code, text = cases([folder, "striped"], {"FOREBAY_EXPLAIN": "1", **variables}, preload)
+        lines = {name: line for line in text.splitlines() for name in expected
+                 if f"/{name}: " in line}
+        wrong = [name for name, words in expected.items()
+                 if not all(word in lines.get(name, "") for word in words)]
+        return f"{text}\n{folder}: {code}, not as expected: {wrong}" if code or wrong else None
+
+    failed = failure(scratch, {"CEPH_FILE_LAYOUT": layout}, [library])
+    if failed:
+        return failed
+    os.environ.update(LD_PRELOAD=library, CEPH_FILE_LAYOUT=layout)
+    server = launch.Server(build, scratch)
+    with server:
+        del os.environ["LD_PRELOAD"], os.environ["CEPH_FILE_LAYOUT"]
+        return failure(server.data, {"FOREBAY_CLIENT_SERVER": server.run_dir}, [])
+
+
 with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="forebay-cases-") as scratch:
-    code, text = cases([scratch, *([options.which] if options.which else [])])
-    plain = not (options.which or options.apart or options.hints)
-    failure = hints_that_need_a_server(scratch) if plain else None
+    if options.which == "striped":
+        code, text, failure = 0, "", stripes_that_are_reported(scratch)
+    else:
+        code, text = cases([scratch, *([options.which] if options.which else [])])
+        plain = not (options.which or options.apart or options.hints)
+        failure = hints_that_need_a_server(scratch) if plain else None
 print(text, failure or "", sep="\n")
 sys.exit(code or failure is not None)

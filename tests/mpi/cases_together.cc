@@ -300,6 +300,36 @@ void no_memory_together() {
   MPI_Info_free(&info);
 }
 
+// What is known of stripes decides about realms and their order, and never about data. Files
+// "reported" (no hint of stripes), "hinted" (one of their size) and "kept" (persistent realms).
+void striped_files() {
+  constexpr int kInts = 300'000;  // of each rank
+  const std::pair<const char*, MPI_Info> files[] = {
+      {"reported", hinted({{"cb_nodes", "2"}})},
+      {"hinted", hinted({{"cb_nodes", "2"}, {"striping_unit", "32768"}})},
+      {"kept", hinted({{"cb_nodes", "2"}, {"romio_cb_pfr", "enable"}})}};
+  MPI_Datatype type = every_second();
+  for (auto [name, info] : files) {
+    MPI_File file = open(MPI_COMM_WORLD, path(name), kNew, info);
+    MPI_File_set_view(file, MPI_Offset(rank * int(sizeof(int))), MPI_INT, type, "native",
+                      MPI_INFO_NULL);
+    std::vector<int> mine(kInts), back(kInts);
+    for (int i = 0; i < kInts; ++i) mine[size_t(i)] = 2 * i + rank;
+    MPI_File_write_at_all(file, 0, mine.data(), kInts, MPI_INT, MPI_STATUS_IGNORE);
+    MPI_File_read_at_all(file, 0, back.data(), kInts, MPI_INT, MPI_STATUS_IGNORE);
+    check(back == mine, name);
+    MPI_File_close(&file);
+    MPI_Info_free(&info);
+    std::ifstream whole(path(name), std::ios::binary);
+    std::vector<int> all(2 * kInts);
+    whole.read(reinterpret_cast<char*>(all.data()), std::streamsize(all.size() * sizeof(int)));
+    bool good = bool(whole);
+    for (int i = 0; i < 2 * kInts; ++i) good = good && all[size_t(i)] == i;
+    check(good, "the file itself");
+  }
+  MPI_Type_free(&type);
+}
+
 // A thread's own calls beside the other one's first collective call, which makes persistent realms:
 // what the thread has written stays, whether it went to the file or to what realms keep. Rank 1's
 // thread writes much, rank 0's has an int next to the end of it, in the same page.
