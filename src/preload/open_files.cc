@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "core/fd.h"
+#include "preload/lock_keeper.h"
 #include "preload/serve.h"
 
 namespace forebay::preload {
@@ -47,7 +48,6 @@ void fill(Placeholder& to, const OpenFiles::New& made) {
   to.users = 1;
   to.uid = made.caller->uid;
   to.gid = made.caller->gid;
-  to.opener = ::getpid();
   to.directory = made.directory;
   put(to.handle, to.handle_size, sizeof to.handle, made.handle.bytes);
   put(to.right, to.right_size, sizeof to.right, made.right.bytes);
@@ -181,7 +181,6 @@ Result<int> OpenFiles::add(New&& made) {
     file->handle = std::move(made.handle);
     file->right = std::move(made.right);
     file->caller = std::move(made.caller);
-    file->locked = false;
     file->uses.store(1);
     put_slot(placeholder->fd, file);
   }
@@ -223,7 +222,6 @@ bool OpenFiles::adopt(int fd) {
     opener.gid = shared->gid;
     file->caller = std::make_shared<const Caller>(std::move(opener));
   }
-  file->locked = false;
   file->uses.store(1);
   put_slot(fd, file);
   return true;
@@ -245,17 +243,16 @@ void OpenFiles::drop(OpenFile& file) {
 // ours ends some day.
 void OpenFiles::close(OpenFile& file) {
   Connection& connection = Connection::get();
-  if (file.locked.exchange(false)) {
-    Request free = file.request(Op::unlock, kFlagWhole);
-    free.cookie = file.shared->id;
-    (void)connection.call(std::move(free));
-  }
   if (file.shared->users.fetch_sub(1) == 1 && !file.right.empty())
     (void)connection.call(file.request(Op::close));
-  std::lock_guard lock(mutex_);
-  ::munmap(std::exchange(file.shared, nullptr), kPlaceholderSize);
-  std::erase(open_, &file);
-  free_.push_back(&file);
+  const uint64_t keeper = file.shared->keeper.load();
+  {
+    std::lock_guard lock(mutex_);
+    ::munmap(std::exchange(file.shared, nullptr), kPlaceholderSize);
+    std::erase(open_, &file);
+    free_.push_back(&file);
+  }
+  if (keeper != 0) settle_locks(keeper);
 }
 
 std::vector<Request> OpenFiles::questions(Op op) {
@@ -265,20 +262,29 @@ std::vector<Request> OpenFiles::questions(Op op) {
   return all;
 }
 
-bool OpenFiles::any_locked() {
-  std::lock_guard lock(mutex_);
-  return std::ranges::any_of(open_, [](const OpenFile* file) { return file->locked.load(); });
+void OpenFiles::close_locked() {
+  {
+    std::lock_guard lock(mutex_);
+    if (std::ranges::none_of(open_, [](const OpenFile* f) { return f->shared->keeper != 0; }))
+      return;
+  }
+  const Shim& shim = Connection::get().shim();
+  for (int fd = 0; fd < shim.slots_end->load(); ++fd) {
+    if (slot(fd).load() <= kOwn) continue;
+    {
+      const FileUse file(fd);
+      if (!file || file->shared->keeper == 0) continue;
+    }
+    void* const what = slot(fd).exchange(nullptr);
+    ::close(fd);
+    if (what > kInherited) drop(*static_cast<OpenFile*>(what));
+  }
 }
 
 void OpenFiles::before_fork() {
   mutex_.lock();
   for (OpenFile* const file : open_)
     if (file->shared) file->shared->users.fetch_add(1);
-}
-
-void OpenFiles::after_fork_in_child() {
-  for (OpenFile* const file : open_) file->locked = false;
-  mutex_.unlock();
 }
 
 }  // namespace forebay::preload

@@ -20,8 +20,7 @@ struct OpenFile {
   Placeholder* shared = nullptr;
   Handle handle;
   Right right;
-  CallerRef caller;                 // who opened it
-  std::atomic<bool> locked{false};  // as a whole, by this process
+  CallerRef caller;  // who opened it
 
   int flags() const { return static_cast<int>(shared->flags.load(std::memory_order_relaxed)); }
   bool reads() const { return (flags() & O_ACCMODE) != O_WRONLY && !(flags() & O_PATH); }
@@ -79,11 +78,12 @@ class OpenFiles {
   void drop(OpenFile& file);  // one use fewer; closes with the last
 
   std::vector<Request> questions(Op op);  // one about each open file
-  bool any_locked();                      // as a whole, by this process
+  // The process ends: what it has open that is locked is closed, so that whoever waits for the
+  // process finds the locks free that end with it.
+  void close_locked();
 
   void before_fork();
-  void after_fork_in_parent() { mutex_.unlock(); }
-  void after_fork_in_child();  // locks are the parent's
+  void after_fork() { mutex_.unlock(); }
 
  private:
   OpenFile* take();  // under mutex_

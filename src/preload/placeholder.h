@@ -21,13 +21,14 @@ inline constexpr uint64_t kPlaceholderMagic = 0x31796162'65726f66;  // "forebay1
 struct Placeholder {
   uint64_t magic;
   uint64_t id;                    // random: the owner of its locks
+  std::atomic<uint64_t> keeper;   // who has them (lock_keeper.h); 0: there were none yet
+  std::atomic<uint32_t> kept;     // it has had one
   std::atomic<uint32_t> owner;    // the thread that moves the offset; 0: nobody
   std::atomic<uint32_t> waiters;  // for that
   std::atomic<uint64_t> offset;
   std::atomic<uint32_t> flags;  // O_ACCMODE, O_APPEND, O_DSYNC ...: as F_GETFL gives them
   std::atomic<uint32_t> users;  // processes, those that died included
   uint32_t uid, gid;            // who opened it
-  int32_t opener;               // the process
   uint32_t directory;
   uint32_t handle_size, right_size, shown_size, inside_size;
   char handle[4096 + 256];

@@ -86,6 +86,7 @@ void closed(void* file) {
 
 void leave() {
   run([&]() -> Result<int64_t> {
+    OpenFiles::get().close_locked();
     Connection::get().leave();
     return 0;
   });
@@ -100,7 +101,7 @@ void before_exec() {
     if (!connection.connected_here()) return 0;
     // If there is no such program they must still be held; if there is, they end with the session.
     if (holds_locks()) {
-      connection.complain("", "exec: the locks of served files end with this program");
+      connection.complain("", "exec: fcntl locks of served files end with this program");
       return 0;
     }
     for (Request& question : OpenFiles::get().questions(Op::getattr)) {
@@ -117,12 +118,12 @@ void before_fork() {
   OpenFiles::get().before_fork();
 }
 void after_fork_in_parent() {
-  OpenFiles::get().after_fork_in_parent();
+  OpenFiles::get().after_fork();
   Connection::get().after_fork_in_parent();
 }
 void after_fork_in_child() {
   forget_locks();
-  OpenFiles::get().after_fork_in_child();
+  OpenFiles::get().after_fork();
   Connection::get().after_fork_in_child();
 }
 

@@ -87,7 +87,7 @@ int remove_xattr(const Target& target, const char* name);
 int lock(int fd, int command, flock64* lock);
 int lock_whole(int fd, int how);
 void free_locks(const OpenFile& file);  // of this process, with any descriptor of the file
-bool holds_locks();                     // this process, perhaps
+bool holds_locks();                     // that end with an exec, perhaps
 void forget_locks();                    // they are the parent's
 
 // ---- serve_whole.cc ----

@@ -1,12 +1,12 @@
-// Advisory locks, which the server keeps. Those of fcntl(2) are the process's, and go with any
-// descriptor of the file that it closes; those of flock(2) are the open file's, and live in the
-// session of the process that opened it: another one that has the descriptor is refused, because
-// the lock would end with the wrong process.
+// Advisory locks, which the server keeps. Those of fcntl(2) are the process's, in its own session,
+// and go with any descriptor of the file that it closes; those of flock(2) and F_OFD_SETLK are the
+// open file's, and held for it by the lock keeper (lock_keeper.h).
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <set>
 
+#include "preload/lock_keeper.h"
 #include "preload/serve.h"
 
 namespace forebay::preload {
@@ -42,11 +42,17 @@ Result<void> set_range(Request& request, OpenFile& file, const flock64& lock) {
   return {};
 }
 
-Result<int64_t> test_lock(OpenFile& file, flock64* lock, uint64_t owner) {
+// `fd` is -1: of the process.
+Result<Reply> ask(OpenFile& file, int fd, Request&& request) {
+  if (fd >= 0) return ask_keeper(file, fd, request);
+  request.cookie = kThisProcess;
+  return Connection::get().call(std::move(request));
+}
+
+Result<int64_t> test_lock(OpenFile& file, int fd, flock64* lock) {
   Request request = file.request(Op::lock_test, lock->l_type == F_RDLCK ? kFlagShared : 0u);
-  request.cookie = owner;
   if (auto ok = set_range(request, file, *lock); !ok) return std::move(ok).error();
-  auto reply = Connection::get().call(std::move(request));
+  auto reply = ask(file, fd, std::move(request));
   if (!reply) return std::move(reply).error();
   if (reply->count == 0) return lock->l_type = F_UNLCK, 0;
   lock->l_type = reply->locked.shared ? F_RDLCK : F_WRLCK;
@@ -57,30 +63,21 @@ Result<int64_t> test_lock(OpenFile& file, flock64* lock, uint64_t owner) {
   return 0;
 }
 
-// Whoever has the descriptor from another process.
-Result<void> check_opener(const OpenFile& file) {
-  if (file.shared->opener == ::getpid()) return {};
-  Connection::get().complain(
-      "", "flock: only the process that opened a served file can lock it as a whole");
-  return Error(ENOLCK);
-}
-
-Result<int64_t> set_lock(OpenFile& file, const flock64& lock, uint64_t owner, bool wait) {
+Result<int64_t> set_lock(OpenFile& file, int fd, const flock64& lock, bool wait) {
   const bool frees = lock.l_type == F_UNLCK;
   if ((lock.l_type == F_RDLCK && !file.reads()) || (lock.l_type == F_WRLCK && !file.writes()))
     return Error(EBADF);
   Request request = file.request(frees ? Op::unlock : Op::lock);
-  request.cookie = owner;
   if (lock.l_type == F_RDLCK) request.flags |= kFlagShared;
   if (wait && !frees) request.flags |= kFlagWait;
   if (auto ok = set_range(request, file, lock); !ok) return std::move(ok).error();
-  if (!frees && owner == kThisProcess) {
+  if (!frees && fd < 0) {
     std::lock_guard guard(locked_files().mutex);
     locked_files().files.insert(file.handle.bytes);
   }
   const bool all = frees && request.offset.value == 0 && request.length.value == 0;
-  auto freed = done(Connection::get().call(std::move(request)));
-  if (freed && all && owner == kThisProcess) {
+  auto freed = done(ask(file, fd, std::move(request)));
+  if (freed && all && fd < 0) {
     std::lock_guard guard(locked_files().mutex);
     locked_files().files.erase(file.handle.bytes);
   }
@@ -99,11 +96,9 @@ int lock(int fd, int command, flock64* lock) {
     if (file->shared->directory) return Error(EINVAL);
     const bool of_file =
         command == F_OFD_GETLK || command == F_OFD_SETLK || command == F_OFD_SETLKW;
-    if (of_file)
-      if (auto ok = check_opener(*file); !ok) return std::move(ok).error();
-    const uint64_t owner = of_file ? file->shared->id : kThisProcess;
-    if (command == F_GETLK || command == F_OFD_GETLK) return test_lock(*file, lock, owner);
-    return set_lock(*file, *lock, owner, command == F_SETLKW || command == F_OFD_SETLKW);
+    const int by = of_file ? fd : -1;
+    if (command == F_GETLK || command == F_OFD_GETLK) return test_lock(*file, by, lock);
+    return set_lock(*file, by, *lock, command == F_SETLKW || command == F_OFD_SETLKW);
   }));
 }
 
@@ -115,16 +110,11 @@ int lock_whole(int fd, int how) {
       Connection::get().complain("", "flock: a served directory cannot be locked");
       return Error(ENOLCK);
     }
-    if (auto ok = check_opener(*file); !ok) return std::move(ok).error();
     const bool frees = how & LOCK_UN;
     Request request = file->request(frees ? Op::unlock : Op::lock, kFlagWhole);
-    request.cookie = file->shared->id;
     if (how & LOCK_SH) request.flags |= kFlagShared;
     if (!frees && !(how & LOCK_NB)) request.flags |= kFlagWait;
-    if (!frees) file->locked = true;
-    auto outcome = done(Connection::get().call(std::move(request)));
-    if (frees && outcome) file->locked = false;
-    return outcome;
+    return done(ask(*file, fd, std::move(request)));
   }));
 }
 
@@ -140,7 +130,7 @@ void free_locks(const OpenFile& file) {
 
 bool holds_locks() {
   std::lock_guard guard(locked_files().mutex);
-  return !locked_files().files.empty() || OpenFiles::get().any_locked();
+  return !locked_files().files.empty();
 }
 
 void forget_locks() {
