@@ -112,6 +112,7 @@ Collective::Summary Collective::summarize(const Transfer& transfer) {
     mine.quantiles[k] =
         part.view.offset_of(part.from + Length(part.length.value / kQuantiles * k)).value;
   mine.unsent = sent_view_ != file_.view_number;
+  mine.new_type = sized_for_type_ && *sized_for_type_ != transfer.memory_type();
   return mine;
 }
 
@@ -358,17 +359,27 @@ Fault Collective::exchange_views(const Transfer& transfer) {
   return {};
 }
 
-// Decides on persistent realms, at the first call or when the types have changed, and makes the
-// cache of them if its memory is within reach of all ranks. A fault, on all, if what was kept so
-// far cannot be written: then all stays as it was.
-Fault Collective::keep_realms() {
+// Since the size of persistent realms was chosen: the view, or some rank's type in memory.
+bool Collective::types_changed() const {
+  return sized_for_ != file_.view_number ||
+         std::any_of(summaries_.begin(), summaries_.end(),
+                     [](const Summary& one) { return one.new_type > 0; });
+}
+
+// Decides on persistent realms, at the first call or when the types have changed (paper 5, section
+// 3.4.4), and makes the cache of them if its memory is within reach of all ranks. Before another
+// size counts, what was kept is written and forgotten: nobody finds the old bytes of a realm that
+// is somebody else's by now. A fault, on all, if it cannot be written: then all stays as it was.
+Fault Collective::keep_realms(const Transfer& transfer) {
   const Settings& settings = summaries_.front().settings;
   const auto wish = static_cast<plan::Wish>(settings.keep);
   const bool cache = !file_.several_nodes() && !file_.place.served && settings.cache >= kLeastCache;
   if (wish == plan::Wish::disable) return {};
   if (wish == plan::Wish::automatic && (!cache || settings.local)) return {};
   const auto form = static_cast<plan::Persistent>(settings.form);
-  const bool again = form == plan::Persistent::dynamic && sized_for_ != file_.view_number;
+  const bool again = form == plan::Persistent::dynamic && types_changed();
+  const bool moves = summaries_[static_cast<size_t>(file_.rank)].length > 0;
+  if (moves && (again || !sized_for_type_)) sized_for_type_ = transfer.memory_type();
   if (realm_size_ > 0 && !again) return {};
   const Extent all = region();
   const bool said = settings.alignment > 0;
@@ -388,6 +399,7 @@ Fault Collective::keep_realms() {
   if (file_.kept_realms)
     if (auto fault = file_.kept_realms->settle()) return fault;
   realm_size_ = size;
+  ++sizes_;
   file_.kept_realms = nullptr;
   if (!cache) return {};
   const CacheShape shape{.parts = static_cast<uint32_t>(aggregators_.size()),
@@ -404,7 +416,7 @@ void Collective::together(Transfer& transfer) {
     return transfer.run();
   }
   ++together_;
-  if (auto fault = keep_realms()) {
+  if (auto fault = keep_realms(transfer)) {
     if (!transfer.fault()) transfer.fail(std::move(fault));
     return;
   }
@@ -441,8 +453,9 @@ std::string Collective::explanation() const {
     return fmt::format("{} collective calls, every rank by itself: {}", calls_, why_);
   return fmt::format(
       "{} collective calls, {} of them in two phases ({}): {} aggregators, buffers of {} bytes, "
-      "realms: {}{}{}{}{}",
+      "realms: {}{}{}{}{}{}",
       calls_, together_, why_, aggregators_.size(), made_for_.buffer, realms_why_,
+      sizes_ > 1 ? fmt::format(", of {} sizes one after the other", sizes_) : "",
       file_.kept_realms ? ", kept in memory" : "", explain(striping()),
       target_order().known() ? ", in the order of storage targets" : "",
       !file_.several_nodes() ? ""

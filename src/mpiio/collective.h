@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,7 @@ class Collective {
     uint64_t low = 0, end = 0;  // of its bytes in the file
     uint64_t from = 0, length = 0;
     uint64_t unsent = 0;       // the aggregators do not know its view
+    uint64_t new_type = 0;     // in memory: not the one that realms were sized for
     uint64_t describable = 1;  // monotone
     uint64_t piece = 0;        // mean length in the file
     std::array<uint64_t, kQuantiles> quantiles{};
@@ -85,7 +87,8 @@ class Collective {
   Described describe(const plan::ViewPart& part);
   plan::Method choose(Direction direction) const;
   plan::Realms choose_realms();
-  Fault keep_realms();
+  bool types_changed() const;
+  Fault keep_realms(const Transfer& transfer);
   plan::ChosenStriping striping() const;
   plan::Striping target_order() const;
   bool by_alltoallw() const;
@@ -116,10 +119,12 @@ class Collective {
   std::vector<plan::ViewPart> parts_;  // by rank, of an aggregator; of the call
 
   uint64_t realm_size_ = 0;  // of persistent realms; 0: there are none
-  uint32_t sized_for_ = 0;   // the view that it was chosen for
-  std::string given_;        // realms, as rank 0's user says
-  Layout reported_;          // of the file, by rank 0's Store
-  bool asked_ = false;       // for it, of rank 0
+  uint32_t sized_for_ = 0;   // the view that it was chosen for, and this rank's type in memory
+  std::optional<plan::TypeMap::Outline> sized_for_type_;
+  uint64_t sizes_ = 0;  // that were chosen so far
+  std::string given_;   // realms, as rank 0's user says
+  Layout reported_;     // of the file, by rank 0's Store
+  bool asked_ = false;  // for it, of rank 0
 
   uint64_t calls_ = 0, together_ = 0;
   std::string_view why_, realms_why_;

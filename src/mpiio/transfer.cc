@@ -32,6 +32,7 @@ Fault Transfer::measure(const Buffer& buffer) {
   auto memory = plan::TiledMap::buffer(buffer.address, static_cast<uint64_t>(buffer.count), *type);
   if (!memory) return {MPI_ERR_BUFFER, memory.error().message()};
   memory_ = std::move(*memory);
+  memory_type_ = type->outline();
   memory_length_ = length_ = memory_.total().value;
   if (length_ > 0 && buffer.address == nullptr && type->true_lb() == 0)
     return {MPI_ERR_BUFFER, "the buffer is NULL"};

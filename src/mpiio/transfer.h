@@ -51,6 +51,7 @@ class Transfer {
     return fault_ ? plan::ViewPart() : plan::ViewPart{view_, from_, Length(length_)};
   }
   const plan::TiledMap& memory() const { return memory_; }
+  const plan::TypeMap::Outline& memory_type() const { return memory_type_; }  // of the program's
   void set_moved(uint64_t bytes) { moved_ = bytes; }
 
   const Fault& fault() const { return fault_; }
@@ -75,6 +76,7 @@ class Transfer {
   uint64_t length_ = 0;  // bytes in the file
   uint64_t memory_length_ = 0;
   plan::TiledMap view_, memory_;
+  plan::TypeMap::Outline memory_type_;
   Length from_;
   std::vector<std::byte> converted_;
   Fault fault_;

@@ -126,5 +126,17 @@ TEST(TypeMap, EmptyTypesKeepTheirBounds) {
   EXPECT_EQ(TiledMap::view(Offset(0), three)->total(), Length(0));
 }
 
+TEST(TypeMap, OutlinesTellTypesApart) {
+  const TypeMap byte = *TypeMap::bytes(1), four = *TypeMap::bytes(4);
+  const TypeMap vector = *TypeMap::vector(10, 1, 8, four);
+  EXPECT_EQ(vector.outline(), TypeMap::vector(10, 4, 8, byte)->outline()) << "the same bytes";
+  for (const TypeMap& other :
+       {byte, four, *TypeMap::contiguous(10, four), *TypeMap::vector(10, 1, 12, four),
+        *TypeMap::vector(5, 2, 8, four), *TypeMap::resized(vector, 0, 100),
+        *TypeMap::resized(vector, -4, vector.extent())})
+    EXPECT_NE(vector.outline(), other.outline());
+  EXPECT_EQ(TypeMap().outline(), TypeMap::Outline());
+}
+
 }  // namespace
 }  // namespace forebay::plan

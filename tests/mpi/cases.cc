@@ -375,6 +375,7 @@ void all_rules() {
   short_conversions();
   hints();
   persistent_realms();
+  changing_types();
   many_pieces();
   pieces_far_apart();
   irregular_views();
@@ -398,7 +399,7 @@ int main(int argc, char** argv) {
   else if (which == "readers")
     many_readers();
   else if (which == "striped")
-    striped_files();
+    striped_files(), changing_types();
   else if (!threads)
     sieved_writes(which == "served");
   else if (level == MPI_THREAD_MULTIPLE)

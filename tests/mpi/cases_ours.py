@@ -68,7 +68,8 @@ def stripes_that_are_reported(scratch):
                      "in the order of storage targets"],
         "hinted": ["even parts of the region, aligned to stripes",
                    "stripes of 32768 bytes as hints say"],
-        "kept": ["persistent, from byte 0 on", reported]}
+        "kept": ["persistent, from byte 0 on", reported],
+        "types": ["persistent, from byte 0 on, of 3 sizes one after the other", reported]}
 
     def failure(folder, variables, preload):
         code, text = cases([folder, "striped"], {"FOREBAY_EXPLAIN": "1", **variables}, preload)
