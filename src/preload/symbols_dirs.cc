@@ -1,6 +1,5 @@
 // Directories: listings.
 #include <fts.h>
-#include <ftw.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,14 +164,6 @@ ssize_t fb_getdents(int fd, void* to, size_t room) {
   if (size > 0) return static_cast<ssize_t>(size);
   return got == 0 ? 0 : (errno = got < 0 ? kept : EINVAL, -1);
 }
-int fb_nftw(const char* path, __nftw64_func_t each, int most, int flags) {
-  if (Route(AT_FDCWD, path).served()) return refuse("nftw", "not served", ENOTSUP);
-  return next<"nftw64", int>(path, each, most, flags);
-}
-int fb_ftw(const char* path, __ftw64_func_t each, int most) {
-  if (Route(AT_FDCWD, path).served()) return refuse("ftw", "not served", ENOTSUP);
-  return next<"ftw64", int>(path, each, most);
-}
 void* fb_fts_open(char* const* paths, int options, void* compare) {
   for (char* const* path = paths; path && *path; ++path)
     if (Route(AT_FDCWD, *path).served()) return refuse("fts_open", "not served", ENOTSUP), nullptr;
@@ -184,10 +175,6 @@ FOREBAY_EXPORT(scandir64, fb_scandir);
 FOREBAY_EXPORT(scandirat, fb_scandirat);
 FOREBAY_EXPORT(scandirat64, fb_scandirat);
 FOREBAY_EXPORT(getdents64, fb_getdents);
-FOREBAY_EXPORT(nftw, fb_nftw);
-FOREBAY_EXPORT(nftw64, fb_nftw);
-FOREBAY_EXPORT(ftw, fb_ftw);
-FOREBAY_EXPORT(ftw64, fb_ftw);
 FOREBAY_EXPORT(fts_open, fb_fts_open);
 FOREBAY_EXPORT(fts64_open, fb_fts_open);
 

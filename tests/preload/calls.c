@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <glob.h>
 #include <linux/fs.h>
 #include <poll.h>
@@ -755,6 +756,70 @@ static void little_stack(void) {
   GOT(result);
 }
 
+static int stop_at, answer;
+
+static int visited(const char* path, const struct stat* st, int what, struct FTW* at) {
+  char here[4096];
+  say("%s %s level %d what %d size %ld %s", path, path + at->base, at->level, what,
+      what == FTW_NS || what == FTW_SLN || S_ISDIR(st->st_mode) ? 0L : (long)st->st_size,
+      getcwd(here, sizeof here));
+  return stop_at-- == 0 ? answer : 0;
+}
+static int seen(const char* path, const struct stat* st, int what) {
+  say("%s what %d", path, what);
+  return strstr(path, "deep") ? 7 : 0;
+}
+static int removed(const char* path, const struct stat* st, int what, struct FTW* at) {
+  return remove(path);
+}
+
+static void trees(void) {
+  char name[100];
+  mkdir("t", 0755);
+  mkdir("t/deep", 0755);
+  mkdir("t/deep/er", 0755);
+  mkdir("t/empty", 0755);
+  put("t/deep/er/file", "text");
+  for (int i = 0; i < 5; ++i) {
+    sprintf(name, "t/deep/f%d", i);
+    put(name, "12345");
+    sprintf(name, "t/z%d", i);
+    put(name, "1");
+  }
+  symlink("nothing", "t/deep/dangling");
+  symlink("..", "t/deep/up");
+  symlink("er", "t/deep/same");
+  symlink("f1", "t/deep/to-file");
+  symlink("deep", "t/link");
+  char whole[4200];
+  sprintf(whole, "%s/t//", top);
+  const char* const starts[] = {"t", "t/", "./t", whole, "t/deep/f1", "t/deep/dangling", "t/deep/same",
+                                "t/deep/same/", "nothing", ""};
+  const int flags[] = {0, FTW_PHYS, FTW_DEPTH, FTW_PHYS | FTW_DEPTH, FTW_CHDIR, FTW_CHDIR | FTW_PHYS,
+                       FTW_CHDIR | FTW_DEPTH, FTW_MOUNT, FTW_PHYS | FTW_MOUNT | FTW_ACTIONRETVAL};
+  for (int i = 0; i < 10; ++i)
+    for (int j = 0; j < 9; ++j) {
+      stop_at = -1;
+      say("%s with %d", starts[i], flags[j]);
+      GOT(nftw(starts[i], visited, 3, flags[j]));
+    }
+  const int answers[] = {FTW_STOP, FTW_SKIP_SUBTREE, FTW_SKIP_SIBLINGS, -1, 77};
+  for (int i = 0; i < 5; ++i)
+    for (int j = 0; j < 16; ++j)
+      for (int k = 0; k < 4; ++k) {
+        answer = answers[i];
+        stop_at = j;
+        GOT(nftw("t", visited, 20, FTW_PHYS | (k & 1 ? FTW_CHDIR : 0) |
+                                       (k & 2 ? FTW_DEPTH : 0) | (j & 1 ? FTW_ACTIONRETVAL : 0)));
+        SHOWN(getcwd(name, sizeof name) ? "" : "lost");
+      }
+  GOT(nftw("t", visited, 1, 1 << 20));
+  GOT(ftw("t", seen, 5));
+  GOT(ftw("t/empty", seen, 0));
+  GOT(nftw("t", removed, 5, FTW_PHYS | FTW_DEPTH));
+  GOT(access("t", F_OK));
+}
+
 static void rest(void) {
   little_stack();
   libraries();
@@ -778,7 +843,7 @@ static void rest(void) {
 int main(int count, char** words) {
   if (count < 2 || chdir(words[1]) != 0 || !realpath(words[1], top)) return 1;
   umask(022);
-  const char* only = count > 2 ? words[2] : "dsflnwpr";
+  const char* only = count > 2 ? words[2] : "dsflnwprt";
   if (strchr(only, 'd')) descriptors();
   if (strchr(only, 's')) stdio();
   if (strchr(only, 'f')) folders();
@@ -787,6 +852,7 @@ int main(int count, char** words) {
   if (strchr(only, 'w')) whole();
   if (strchr(only, 'p')) processes();
   if (strchr(only, 'r')) rest();
+  if (strchr(only, 't')) trees();
   say("end");
   return 0;
 }
