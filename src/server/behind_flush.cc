@@ -15,6 +15,12 @@ constexpr size_t kBatchPieces = 1024;
 constexpr unsigned kBatchesOut = 4;  // of a file, and what one task of a loop issues
 constexpr size_t kMostEnded = 4096;  // files; beyond, every file counts as one of them
 
+// When memory is short, what touches over so many bytes is written first: its neighbours are there.
+// At most a part of the budget, of which there may be little.
+constexpr uint64_t kLongRun = 128_KiB;
+constexpr uint64_t kRunsInBudget = 64;
+constexpr uint64_t kStepsInBudget = 32;  // that come in before it is looked at again
+
 Error going_away() {
   return Error(ESHUTDOWN, "the server is going away");
 }
@@ -177,22 +183,22 @@ void BehindStore::State::tick(Loop& loop) {
   }
 }
 
-// A write has come in, under the lock: what is to be written now? With half of the budget used,
-// everything, and then what comes until much of it is free again, so that writers seldom meet the
-// end of it.
+// A write has come in, under the lock: of which files is something to be written now? With half of
+// the budget used, of all, and then of those that are written to until much of it is free again, so
+// that writers seldom meet the end of it.
 std::vector<BehindStore::State::FileRef> BehindStore::State::press(const FileRef& file) {
   std::vector<FileRef> due;
   const bool was_pressed = pressed_;
   pressed_ = budget_.used() > budget_.limit() / (was_pressed ? 4 : 2);
   if (!pressed_) return due;
-  if (was_pressed) {
-    due.push_back(file);
-  } else {
+  if (!was_pressed) {
     for (const auto& [key, one] : files_) {
       if (one->busy()) due.push_back(one);
     }
+  } else if (file->accepted >= budget_.limit() / kStepsInBudget) {
+    due.push_back(file);
   }
-  for (const FileRef& one : due) one->wanted = one->newest;
+  for (const FileRef& one : due) one->pressed = true;
   return due;
 }
 
@@ -245,9 +251,10 @@ void BehindStore::State::pump(const FileRef& file) {
 // Ends the round that is through, and begins the next if it is wanted.
 void BehindStore::State::turn_round(File& file) {
   if (file.out > 0 || !file.pending.empty()) return;
-  if (file.round > file.settled) {
-    FOREBAY_ASSERT(file.flushing.empty());
-    file.settled = file.round;
+  FOREBAY_ASSERT(file.flushing.empty());
+  const uint64_t through = file.dirty.empty() ? file.newest : file.round;
+  if (through > file.settled) {
+    file.settled = through;
     if (!file.busy()) --busy_;
     if (watchers_ > 0) ended_[file.key] = ++events_;
     if (ended_.size() > kMostEnded) {
@@ -255,13 +262,33 @@ void BehindStore::State::turn_round(File& file) {
       ended_.clear();
     }
   }
-  if (file.wanted > file.settled && file.busy()) begin_round(file);
+  const bool pressed = std::exchange(file.pressed, false);
+  if (!file.busy()) return;
+  if (file.wanted > file.settled) {
+    begin_round(file);
+  } else if (pressed) {
+    relieve(file);
+  }
+}
+
+// Writes what is worth it: the neighbours of the rest may still come, of clients that are behind.
+// When there is no other way, all of it.
+void BehindStore::State::relieve(File& file) {
+  file.accepted = 0;
+  file.flushing = file.dirty.take_runs(std::min(kLongRun, budget_.limit() / kRunsInBudget));
+  if (!file.flushing.empty()) return make_batches(file);
+  if (budget_.used() > budget_.limit() / 4 * 3) begin_round(file);
 }
 
 void BehindStore::State::begin_round(File& file) {
   FOREBAY_ASSERT(!file.dirty.empty() && file.flushing.empty());
   file.flushing = std::exchange(file.dirty, {});
   file.round = file.newest;
+  file.accepted = 0;
+  make_batches(file);
+}
+
+void BehindStore::State::make_batches(File& file) {
   ++seen_.rounds;
   struct Open {
     const Caller* caller;

@@ -33,8 +33,8 @@ class BehindStore::State : public std::enable_shared_from_this<State> {
   bool early(const Request& request, const Origin& origin) const;
   bool used() const { return used_; }
   bool always_early() const { return options_.when == When::always; }
-  bool has_room(uint64_t bytes) const {  // and as much again for what describes them
-    return budget_.used() + 2 * bytes <= budget_.limit();
+  bool has_room(uint64_t bytes) const {  // and as much again for those who are behind
+    return budget_.used() + bytes <= budget_.limit() / 2;
   }
 
  private:
@@ -72,7 +72,9 @@ class BehindStore::State : public std::enable_shared_from_this<State> {
     // Numbers of writes: the last one; the last of the round under way, and of the one before; the
     // last that is to be written without waiting for its age.
     uint64_t newest = 0, round = 0, settled = 0, wanted = 0;
-    Time since;  // when it became dirty
+    bool pressed = false;   // some of it is to be written because memory is short
+    uint64_t accepted = 0;  // bytes, since that was done
+    Time since;             // when it became dirty
     std::deque<Batch> pending;
     unsigned out = 0;  // batches with the Store
     bool pumping = false;
@@ -91,8 +93,7 @@ class BehindStore::State : public std::enable_shared_from_this<State> {
   // Requests (behind_store.cc).
   void write(Request&& request, Completion&& done, Origin origin);
   void write_through(Request&& request, Completion&& done, Origin origin, bool may_prove);
-  void accept(const Request& request, std::shared_ptr<const Block> block,
-              std::shared_ptr<const Writer> writer, Origin origin);
+  void accept(const Request& request, std::vector<Piece> pieces, Origin origin);
   void read(Request&& request, Completion&& done, Origin origin);
   void read_store(const FileRef& file, Request&& request, Completion&& done);
   void read_around(const FileRef& file, Request&& request, Completion&& done);
@@ -120,7 +121,9 @@ class BehindStore::State : public std::enable_shared_from_this<State> {
   std::vector<FileRef> press(const FileRef& file);
   void pump(const FileRef& file);
   void turn_round(File& file);
+  void relieve(File& file);
   void begin_round(File& file);
+  void make_batches(File& file);
   void issue(const FileRef& file, Batch&& batch);
   void landed(const FileRef& file, const Batch& batch, const Result<Reply>& result);
   void lose(File& file, const Piece& piece, const Error& error);

@@ -120,13 +120,13 @@ void BehindStore::State::write(Request&& r, Completion&& done, Origin origin) {
     std::lock_guard lock(mutex_);
     if (const Proof* p = proof(inner_.identity(r.handle), r)) writer = p->writer;
   }
-  std::shared_ptr<const Block> block;
-  if (writer) block = Block::copy_of(r.memory, r.file.pieces(), budget_);
-  if (!block) return write_through(std::move(r), std::move(done), origin, !writer);
+  std::optional<std::vector<Piece>> pieces;
+  if (writer) pieces = copy_pieces(r, writer, budget_);
+  if (!pieces) return write_through(std::move(r), std::move(done), origin, !writer);
   Reply reply;
   reply.count = r.file.total().value;
   const std::string key(inner_.identity(r.handle));
-  accept(r, std::move(block), std::move(writer), origin);
+  accept(r, std::move(*pieces), origin);
   {
     std::lock_guard lock(mutex_);
     reply.verifier = verifier(key);
@@ -134,8 +134,7 @@ void BehindStore::State::write(Request&& r, Completion&& done, Origin origin) {
   done(std::move(reply));
 }
 
-void BehindStore::State::accept(const Request& r, std::shared_ptr<const Block> block,
-                                std::shared_ptr<const Writer> writer, Origin origin) {
+void BehindStore::State::accept(const Request& r, std::vector<Piece> pieces, Origin origin) {
   std::vector<FileRef> due;
   bool arm_timer;
   {
@@ -146,10 +145,8 @@ void BehindStore::State::accept(const Request& r, std::shared_ptr<const Block> b
     if (file->dirty.empty()) file->since = origin.loop->now();
     file->newest = ++newest_;
     // In the order of the stream: where it meets itself the later bytes count.
-    for (ExtentCursor cursor(r.file); !cursor.done();) {
-      const std::byte* data = block->data() + cursor.position().value;
-      file->dirty.put({cursor.take(r.file.total()), data, block, writer});
-    }
+    for (Piece& piece : pieces) file->dirty.put(std::move(piece));
+    file->accepted += r.file.total().value;
     const std::span<const uint64_t> writers =
         origin.clients.empty() ? std::span(&origin.client, 1) : origin.clients;
     for (const uint64_t id : writers) {

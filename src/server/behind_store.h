@@ -5,8 +5,10 @@
 // completed, so no two requests in here overlap, except with what was acknowledged before.
 //
 // Off unless the export says so or the client asks for it (WriteBehindOptions, kFlagBehind,
-// kFlagStable). Then a file has dirty pieces; when they are too old, too many, or in somebody's
-// way, a round begins: all of them go out as long sorted lists, one round of a file at a time.
+// kFlagStable). Then a file has dirty pieces; when they are too old, or in somebody's way, a round
+// begins: all of them go out as long sorted lists, one round of a file at a time. When memory is
+// short, long runs go first: clients that write in strides drift apart, and the neighbours of the
+// rest are still to come from those behind. (Who is ahead waits then, small_writes.h.)
 //
 // Invariants:
 //  1. Every request sees what was acknowledged before it was submitted. A read whose bytes are all

@@ -100,6 +100,52 @@ TEST_F(Behind, MemoryIsBoundedWithABackEndThatNeverAnswers) {
   EXPECT_EQ(store_->status().memory, 0u);
 }
 
+// Two clients write every second block, and one is behind.
+TEST_F(Behind, WhenMemoryIsShortNeighboursAreWaitedForAndLongRunsAreWritten) {
+  make();
+  uint64_t ahead = 0;
+  while (store_->status().memory <= 600_KiB) ok(write(8_KiB * ahead++, std::string(4_KiB, 'a')));
+  EXPECT_EQ(writes(), 0u) << "nothing touches, and there is room";
+  for (uint64_t i = 0; i < ahead / 2; ++i) {
+    ok(write(8_KiB * i + 4_KiB, std::string(4_KiB, 'b'), 2));
+  }
+  EXPECT_LT(store_->status().memory, 600_KiB) << "what touches is written";
+  EXPECT_GT(writes(), 0u);
+  EXPECT_LT(writes(), ahead / 8) << "by few calls";
+  ok(data(Op::commit, file_));
+  EXPECT_EQ(store_->status().memory, 0u);
+  std::string want(8_KiB * ahead - 4_KiB, '\0');
+  for (uint64_t i = 0; i < ahead; ++i) {
+    want.replace(8_KiB * i, 4_KiB, 4_KiB, 'a');
+    if (i < ahead / 2) want.replace(8_KiB * i + 4_KiB, 4_KiB, 4_KiB, 'b');
+  }
+  EXPECT_EQ(content(want.size()), want);
+}
+
+TEST_F(Behind, WhenMemoryIsShortAndNothingTouchesAllOfItIsWritten) {
+  make();
+  const uint64_t through = store_->status().through;
+  for (uint64_t i = 0; i < 1000; ++i) ok(write(8_KiB * i, std::string(4_KiB, 'a')));
+  EXPECT_GT(writes(), 0u);
+  EXPECT_EQ(store_->status().through, through) << "early enough";
+}
+
+TEST_F(Behind, ACommitWaitsForWhatARelievedFileStillHas) {
+  make();
+  hold_writes();
+  uint64_t n = 0;
+  while (store_->status().memory <= 600_KiB) ok(write(4_KiB * n++, std::string(4_KiB, 'a')));
+  ok(write(1_GiB, "far away"));
+  const CallPtr commit = submit(data(Op::commit, file_), {});
+  faults_->clear();
+  faults_->release();
+  ok(commit);
+  EXPECT_EQ(store_->status().memory, 0u);
+  const CallPtr far = read(1_GiB, 8);
+  ok(far);
+  EXPECT_EQ(far->bytes, "far away");
+}
+
 TEST_F(Behind, AWriteLargerThanTheBudgetGoesThrough) {
   make({.when = When::always, .memory = 64_KiB});
   EXPECT_EQ(ok(write(0, std::string(100'000, 'x'))).verifier, 0u);

@@ -12,6 +12,8 @@ constexpr uint64_t kPieceCost = 2 * (sizeof(Piece) + 64);
 // More pieces than this are looked at by their bounds, and not copied one by one.
 constexpr uint64_t kMostLooks = 4096;
 
+constexpr uint64_t kLarge = 4_KiB;  // a piece that has a block of its own
+
 }  // namespace
 
 bool Budget::take(uint64_t bytes) {
@@ -72,6 +74,21 @@ void DirtyPieces::erase(Offset at) {
   FOREBAY_ASSERT(erased == 1);
 }
 
+DirtyPieces DirtyPieces::take_runs(uint64_t least) {
+  DirtyPieces taken;
+  for (auto first = pieces_.begin(); first != pieces_.end();) {
+    const uint64_t begin = first->first;
+    uint64_t end = begin;
+    auto next = first;
+    while (next != pieces_.end() && next->first == end) end = (next++)->second.file.end().value;
+    while (end - begin >= least && first != next) {
+      taken.pieces_.insert(taken.pieces_.end(), pieces_.extract(first++));
+    }
+    first = next;
+  }
+  return taken;
+}
+
 bool DirtyPieces::touch(const Extent& extent) const {
   const auto found = holding(extent.offset.value);
   return found != pieces_.end() && found->first < extent.end().value;
@@ -94,6 +111,26 @@ const Piece* DirtyPieces::at(uint64_t offset) const {
 uint64_t DirtyPieces::next(uint64_t offset) const {
   const auto found = pieces_.upper_bound(offset);
   return found == pieces_.end() ? UINT64_MAX : found->first;
+}
+
+std::optional<std::vector<Piece>> copy_pieces(const Request& write,
+                                              const std::shared_ptr<const Writer>& writer,
+                                              Budget& budget) {
+  const uint64_t count = write.file.pieces(), total = write.file.total().value;
+  const bool apart = count > 1 && total / count >= kLarge;
+  std::shared_ptr<const Block> block;
+  if (!apart) block = Block::copy_of(write.memory, count, budget);
+  if (!apart && !block) return std::nullopt;
+  std::vector<Piece> pieces;
+  pieces.reserve(count);
+  for (ExtentCursor cursor(write.file); !cursor.done();) {
+    const Length position = cursor.position();
+    const Extent file = cursor.take(write.file.total());
+    if (apart) block = Block::copy_of(write.memory.slice(position, file.length), 1, budget);
+    if (!block) return std::nullopt;
+    pieces.push_back({file, block->data() + (apart ? 0 : position.value), block, writer});
+  }
+  return pieces;
 }
 
 std::optional<std::vector<PieceCopy>> gather(const DirtyPieces& newer, const DirtyPieces& older,

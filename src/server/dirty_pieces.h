@@ -80,6 +80,8 @@ class DirtyPieces {
 
   void put(Piece piece);  // not empty
   void erase(Offset at);  // the piece that begins there, which must be there
+  // Takes out the pieces that touch each other over so many bytes.
+  DirtyPieces take_runs(uint64_t least);
   // Calls fn(const Piece&) for each, by rising offset. A piece stays where it is until it is erased
   // or put over, also when the whole is moved.
   template <class Fn>
@@ -102,6 +104,13 @@ class DirtyPieces {
 
   Map pieces_;  // by offset
 };
+
+// The pieces of a write, in the order of its stream; nothing if the budget does not allow for them.
+// Large ones have blocks of their own: what is written of a block gives no memory back before all
+// of it is.
+std::optional<std::vector<Piece>> copy_pieces(const Request& write,
+                                              const std::shared_ptr<const Writer>& writer,
+                                              Budget& budget);
 
 // Every byte of these extents, from `newer` or else from `older`; nothing if a byte is in neither,
 // or it takes too many copies to be worth it.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include <random>
 
 #include "core/testing.h"
@@ -125,6 +127,66 @@ TEST_F(Random, AgreesWithBytes) {
     }
   }
   EXPECT_EQ(budget_.used(), 0u);
+}
+
+TEST_F(Random, TakesOutLongRunsAndLeavesTheRest) {
+  for (int round = 0; round < 300; ++round) {
+    DirtyPieces rest;
+    Oracle all;
+    for (uint64_t n = 1 + below(20); n > 0; --n) put(rest, all);
+    const uint64_t least = 1 + below(100);
+    const DirtyPieces taken = rest.take_runs(least);
+    std::vector<int> where(513, 0);  // 1: left, 2: taken
+    const auto mark = [&](const DirtyPieces& pieces, int as) {
+      pieces.each([&](const Piece& piece) {
+        for (uint64_t i = 0; i < piece.file.length.value; ++i) {
+          const uint64_t at = piece.file.offset.value + i;
+          ASSERT_EQ(std::exchange(where[at], as), 0);
+          ASSERT_EQ(static_cast<int>(piece.data[i]), all.bytes[at]);
+        }
+      });
+    };
+    mark(rest, 1);
+    mark(taken, 2);
+    for (size_t first = 0; first < 512; ++first) {
+      ASSERT_EQ(where[first] != 0, all.bytes[first] >= 0);
+      if (where[first] == 0) continue;
+      size_t end = first;
+      while (where[end] != 0) ASSERT_EQ(where[end++], where[first]) << "a run is not cut";
+      ASSERT_EQ(where[first] == 2, end - first >= least);
+      first = end;
+    }
+  }
+}
+
+TEST(CopyPieces, LargeOnesGiveTheirMemoryBackOneByOne) {
+  Budget budget(1_MiB);
+  std::string bytes(3 * 8192, 'x');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>('a' + i / 4096);
+  Request write;
+  write.op = Op::write;
+  write.file = Extents::make({{Offset(0), Length(8192)}, {Offset(1_MiB), Length(16384)}}).value();
+  write.memory = Memory::of(std::as_bytes(std::span(bytes)));
+  auto pieces = copy_pieces(write, {}, budget);
+  ASSERT_TRUE(pieces && pieces->size() == 2);
+  EXPECT_EQ(std::memcmp((*pieces)[0].data, "aaaa", 4), 0);
+  EXPECT_EQ(std::memcmp((*pieces)[1].data, "cccc", 4), 0);
+  const uint64_t both = budget.used();
+  pieces->pop_back();
+  EXPECT_LT(budget.used() + 16000, both);
+  pieces->clear();
+  EXPECT_EQ(budget.used(), 0u);
+}
+
+TEST(CopyPieces, TakesNothingIfNotAllFits) {
+  Budget budget(20'000);
+  std::string bytes(3 * 8192, 'x');
+  Request write;
+  write.op = Op::write;
+  write.file = Extents::make({{Offset(0), Length(8192)}}, {{3, 16384}}).value();
+  write.memory = Memory::of(std::as_bytes(std::span(bytes)));
+  EXPECT_FALSE(copy_pieces(write, {}, budget));
+  EXPECT_EQ(budget.used(), 0u);
 }
 
 TEST(DirtyPieces, ViewsOfVeryManyPiecesAreLookedAtByTheirBounds) {
