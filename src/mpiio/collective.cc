@@ -14,6 +14,8 @@ namespace {
 
 enum Kind : uint64_t { kAutomatic, kEven, kBalanced, kStriped, kGiven };
 
+enum Order : uint64_t { kByOffset, kByTarget, kByWhatPays };
+
 constexpr std::string_view kKinds[] = {"", "even", "balanced", "striped", "given"};
 
 // Views whose descriptions are longer are cut to what each call needs of them.
@@ -84,7 +86,9 @@ Collective::Settings Collective::settings() const {
   s.factor = hints.number("striping_factor");
   s.first_target = hints.number("start_iodevice");
   s.alltoallw = static_cast<uint64_t>(plan::wish_of(hints["romio_cb_alltoall"]));
-  s.order = hints.is("forebay_order", "offset") ? 0 : 1;
+  s.order = hints.is("forebay_order", "offset")   ? kByOffset
+            : hints.is("forebay_order", "target") ? kByTarget
+                                                  : kByWhatPays;
   s.local = file_.place.local;
   s.keep = static_cast<uint64_t>(plan::wish_of(hints["romio_cb_pfr"]));
   const plan::Persistent form = form_of(hints["romio_cb_fr_type"]);
@@ -136,9 +140,14 @@ plan::ChosenStriping Collective::striping() const {
                                 .reported = reported_});
 }
 
-// By which realms are moved; not known: by offset.
-plan::Striping Collective::target_order() const {
-  return summaries_.front().settings.order == 0 ? plan::Striping() : striping().striping;
+plan::Striping Collective::choose_order() const {
+  const plan::Striping striped = striping().striping;
+  const uint64_t order = summaries_.front().settings.order;
+  if (order == kByTarget) return striped;
+  uint64_t bytes = 0;
+  for (const Summary& one : summaries_) bytes += one.length;
+  const uint64_t window = std::min(made_for_.buffer_half(), bytes / aggregators_.size());
+  return order == kByWhatPays && plan::order_pays(striped, window) ? striped : plan::Striping();
 }
 
 bool Collective::by_alltoallw() const {
@@ -421,6 +430,7 @@ void Collective::together(Transfer& transfer) {
     return;
   }
   const plan::Realms realms = choose_realms();
+  order_ = choose_order();
   TwoPhase(*this, transfer, realms).run();
 }
 
@@ -457,7 +467,7 @@ std::string Collective::explanation() const {
       calls_, together_, why_, aggregators_.size(), made_for_.buffer, realms_why_,
       sizes_ > 1 ? fmt::format(", of {} sizes one after the other", sizes_) : "",
       file_.kept_realms ? ", kept in memory" : "", explain(striping()),
-      target_order().known() ? ", in the order of storage targets" : "",
+      order_.known() ? ", in the order of storage targets" : "",
       !file_.several_nodes() ? ""
       : by_alltoallw()       ? ", between nodes by MPI_Alltoallw"
                              : ", between nodes by messages");

@@ -46,7 +46,7 @@ class Collective {
     uint64_t realms = 0;     // a Kind
     uint64_t unit = 0, factor = 0, first_target = 0;
     uint64_t alltoallw = 0;                  // a Wish: the exchange between nodes
-    uint64_t order = 0;                      // not 0: by target, if these are known
+    uint64_t order = 0;                      // an Order
     uint64_t keep = 0;                       // a Wish: realms that persist
     uint64_t form = 0, size = 0, cache = 0;  // of those
     uint64_t file_size = 0;
@@ -90,7 +90,7 @@ class Collective {
   bool types_changed() const;
   Fault keep_realms(const Transfer& transfer);
   plan::ChosenStriping striping() const;
-  plan::Striping target_order() const;
+  plan::Striping choose_order() const;
   bool by_alltoallw() const;
   bool make_areas(const Settings& settings);
   void meet(std::vector<SharedMemory::Place> places);
@@ -121,10 +121,11 @@ class Collective {
   uint64_t realm_size_ = 0;  // of persistent realms; 0: there are none
   uint32_t sized_for_ = 0;   // the view that it was chosen for, and this rank's type in memory
   std::optional<plan::TypeMap::Outline> sized_for_type_;
-  uint64_t sizes_ = 0;  // that were chosen so far
-  std::string given_;   // realms, as rank 0's user says
-  Layout reported_;     // of the file, by rank 0's Store
-  bool asked_ = false;  // for it, of rank 0
+  uint64_t sizes_ = 0;    // that were chosen so far
+  std::string given_;     // realms, as rank 0's user says
+  plan::Striping order_;  // of the call: by what realms are moved; not known: by offset
+  Layout reported_;       // of the file, by rank 0's Store
+  bool asked_ = false;    // for it, of rank 0
 
   uint64_t calls_ = 0, together_ = 0;
   std::string_view why_, realms_why_;

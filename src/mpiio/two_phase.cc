@@ -61,7 +61,7 @@ TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& rea
 uint64_t TwoPhase::window_bytes() const {
   constexpr uint64_t kLeast = 512_KiB, kWindows = 4;
   const uint64_t half = kept_.made_for_.buffer_half();
-  if (kept_.target_order().known()) return half;
+  if (kept_.order_.known()) return half;
   uint64_t bytes = 0;
   for (const auto& rank : kept_.summaries_) bytes += rank.length;
   const uint64_t window = bytes / kept_.aggregators_.size() / kWindows;
@@ -71,7 +71,7 @@ uint64_t TwoPhase::window_bytes() const {
 // With targets known all ranks take part: every aggregator has to know what the others have. One
 // whose memory does not suffice has no windows.
 void TwoPhase::plan_windows() {
-  const plan::Striping striping = kept_.target_order();
+  const plan::Striping striping = kept_.order_;
   const size_t aggregators = kept_.aggregators_.size();
   const auto mine = static_cast<size_t>(std::max(kept_.index_, 0));
   std::vector<uint64_t> bytes(striping.known() ? aggregators * striping.targets : 0, 0);
@@ -114,7 +114,7 @@ void TwoPhase::run() {
     step();
     exchange_.end_sends(aggregates() ? step_ : step_ + 1);
     // On one node the windows themselves keep aggregators in step.
-    if (several_nodes && kept_.target_order().known()) PMPI_Barrier(file_.comm);
+    if (several_nodes && kept_.order_.known()) PMPI_Barrier(file_.comm);
   }
   if (aggregates() && reading())  // the buffers are free when the call is over
     own().wait_for_all(own().opened() - 1, [this] { file_.progress(); });
@@ -271,7 +271,7 @@ void TwoPhase::for_each_far_rank(Fn&& fn) const {
 // if that has more ranges there than the window has runs: those of a cyclic one, between pieces far
 // apart, are millions.
 bool TwoPhase::told_by_realm(const Window& window) const {
-  if (kept_.target_order().known()) return false;
+  if (kept_.order_.known()) return false;
   const plan::Ranges ranges = plan::ranges_of(realms_[static_cast<size_t>(kept_.index_)]);
   const Offset end = window.runs.back().end();
   size_t left = window.runs.size();

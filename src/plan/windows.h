@@ -32,6 +32,14 @@ class Windows {
   virtual bool done() const = 0;  // there is no next one
 };
 
+// Is it worth moving windows of so many bytes in the order of targets? If each reaches only some of
+// them, aggregators that work by offset may all wait for the same ones, and others idle. If each
+// reaches all, the order is worth little, and costs one request for each stripe instead of one for
+// all of them.
+inline bool order_pays(const Striping& striping, uint64_t window) {
+  return striping.known() && window / striping.stripe < striping.targets;
+}
+
 struct WindowLimits {
   uint64_t bytes = 0;
   size_t runs = 0;

@@ -161,5 +161,15 @@ TEST(Windows, FewRunsAtATime) {
   EXPECT_EQ(total, 1000u);
 }
 
+TEST(Windows, TheOrderOfTargetsPaysIfWindowsMissSome) {
+  const Striping striping{1000, 4, 0};
+  EXPECT_TRUE(order_pays(striping, 100));
+  EXPECT_TRUE(order_pays(striping, 3999));
+  EXPECT_FALSE(order_pays(striping, 4000));
+  EXPECT_FALSE(order_pays(striping, UINT64_MAX));
+  EXPECT_FALSE(order_pays({}, 100)) << "not known";
+  EXPECT_FALSE(order_pays({1000, 1, 0}, 100)) << "nothing to order";
+}
+
 }  // namespace
 }  // namespace forebay::plan

@@ -63,9 +63,10 @@ def stripes_that_are_reported(scratch):
     # As CephFS has it. Ours to set for the ranks; a server has it from us.
     layout = "stripe_unit=65536 stripe_count=4 object_size=4194304 pool=data"
     reported = "stripes of 65536 bytes on 4 targets as the file system says"
+    ordered = ", in the order of storage targets\n"
     expected = {
-        "reported": ["even parts of the region, aligned to stripes", reported,
-                     "in the order of storage targets"],
+        "reported": ["even parts of the region, aligned to stripes", reported + ordered],
+        "wide": ["even parts of the region, aligned to stripes", reported + "\n"],
         "hinted": ["even parts of the region, aligned to stripes",
                    "stripes of 32768 bytes as hints say"],
         "kept": ["persistent, from byte 0 on", reported],
@@ -73,7 +74,7 @@ def stripes_that_are_reported(scratch):
 
     def failure(folder, variables, preload):
         code, text = cases([folder, "striped"], {"FOREBAY_EXPLAIN": "1", **variables}, preload)
-        lines = {name: line for line in text.splitlines() for name in expected
+        lines = {name: line for line in text.splitlines(True) for name in expected
                  if f"/{name}: " in line}
         wrong = [name for name, words in expected.items()
                  if not all(word in lines.get(name, "") for word in words)]

@@ -301,11 +301,13 @@ void no_memory_together() {
 }
 
 // What is known of stripes decides about realms and their order, and never about data. Files
-// "reported" (no hint of stripes), "hinted" (one of their size) and "kept" (persistent realms).
+// "reported" (no hint of stripes), "wide" (and windows that reach all targets), "hinted" (a hint of
+// their size) and "kept" (persistent realms).
 void striped_files() {
   constexpr int kInts = 300'000;  // of each rank
   const std::pair<const char*, MPI_Info> files[] = {
-      {"reported", hinted({{"cb_nodes", "2"}})},
+      {"reported", hinted({{"cb_nodes", "2"}, {"cb_buffer_size", "262144"}})},
+      {"wide", hinted({{"cb_nodes", "2"}, {"cb_buffer_size", "1048576"}})},
       {"hinted", hinted({{"cb_nodes", "2"}, {"striping_unit", "32768"}})},
       {"kept", hinted({{"cb_nodes", "2"}, {"romio_cb_pfr", "enable"}})}};
   MPI_Datatype type = every_second();
