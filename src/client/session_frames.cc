@@ -112,11 +112,13 @@ void Session::transmit(Flight& flight) {
 bool Session::fits_box(const Flight& flight) const {
   const Request& r = flight.message.request;
   const uint64_t most = std::min<uint64_t>({kBoxBytes, welcome_.eager_max, eager_left_});
-  if (!region_ || free_slots_.back() >= kBoxes || r.op != Op::write || r.file.pieces() != 1 ||
-      r.file.total().value > most || flight.cancelled || flight.parts) {
+  if (!region_ || free_slots_.back() >= kBoxes || (spent_boxes_ >> free_slots_.back() & 1) != 0 ||
+      r.op != Op::write || r.file.pieces() != 1 || r.file.total().value > most ||
+      flight.cancelled || flight.parts) {
     return false;
   }
-  if (r.flags != 0 || r.length.value != 0 || r.cookie != 0 || r.handle.empty() || r.right.empty() ||
+  if ((r.flags & ~uint32_t{kFlagStable}) != 0 || r.length.value != 0 || r.cookie != 0 ||
+      r.handle.empty() || r.right.empty() ||
       r.handle.bytes.size() + r.right.bytes.size() > kBoxNames) {
     return false;
   }
@@ -134,7 +136,8 @@ void Session::put_in_box(Flight& flight) {
   BoxRequest& box = region_->box(i).request;
   box.sequence = m.id.sequence;
   box.offset = r.file.bounds().offset.value;
-  box.length = static_cast<uint32_t>(m.total);
+  box.length = static_cast<uint16_t>(m.total);
+  box.stable = (r.flags & kFlagStable) != 0;
   box.handle_size = static_cast<uint16_t>(r.handle.bytes.size());
   box.right_size = static_cast<uint16_t>(r.right.bytes.size());
   std::memcpy(box.names, r.handle.bytes.data(), box.handle_size);

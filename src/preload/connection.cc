@@ -26,7 +26,8 @@ void Connection::begin(const Shim& shim) {
 
 Result<Store*> Connection::store() {
   if (Store* const now = store_.load(std::memory_order_acquire)) {
-    process_.store(::getpid(), std::memory_order_relaxed);
+    // Forgotten by a forked child, which has a session of its own from here on.
+    if (process_.load(std::memory_order_relaxed) == 0) process_.store(::getpid());
     return now;
   }
   std::lock_guard lock(mutex_);

@@ -70,7 +70,7 @@ void Session::take_box(uint16_t slot) {
   std::memcpy(&box, &theirs, offsetof(BoxRequest, names));
   const size_t names = size_t(box.handle_size) + box.right_size;
   Result<Extents> file = Extents::make({{Offset(box.offset), Length(box.length)}});
-  if (names > kBoxNames || box.length == 0 || box.length > kBoxBytes || !file) {
+  if (names > kBoxNames || box.length == 0 || box.length > kBoxBytes || box.stable > 1 || !file) {
     return void(refuse(Error(EPROTO, fmt::format("box {} holds no write", slot)), 0));
   }
   std::memcpy(box.names, theirs.names, names);
@@ -79,7 +79,9 @@ void Session::take_box(uint16_t slot) {
   const std::string_view right(text + box.handle_size, box.right_size);
   const wire::RequestId id{slot, box.sequence};
   const std::span<std::byte> data = region_->box_data(slot).first(box.length);
-  if (auto held = short_way(id, handle, right, box.length)) {
+  // What gathers is kept in memory if the export keeps all writes there.
+  const bool kept = exported().options.write_behind.when == When::always;
+  if (auto held = box.stable && kept ? nullptr : short_way(id, handle, right, box.length)) {
     auto w = std::make_shared<SmallWrite>();
     w->id = id;
     w->held = std::move(held);
@@ -92,6 +94,7 @@ void Session::take_box(uint16_t slot) {
   wire::RequestMessage message;
   message.id = id;
   message.request.op = Op::write;
+  message.request.flags = box.stable ? kFlagStable : 0u;
   message.request.handle.bytes = handle;
   message.request.right.bytes = right;
   message.request.file = std::move(*file);

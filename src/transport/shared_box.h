@@ -25,7 +25,8 @@ inline constexpr size_t kBoxNames = 384;
 struct BoxRequest {
   uint64_t sequence;
   uint64_t offset;
-  uint32_t length;
+  uint16_t length;
+  uint16_t stable;  // 1: with kFlagStable
   uint16_t handle_size, right_size;
   std::byte names[kBoxNames];  // the handle, then the right
 };
@@ -42,6 +43,7 @@ struct BoxAnswer {
   }
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
+static_assert(kBoxBytes <= UINT16_MAX);
 
 struct BoxHead {
   alignas(64) BoxRequest request;

@@ -54,9 +54,10 @@ class BoxesTest : public ::testing::Test {
     }
   };
 
-  BoxesTest() {
+  explicit BoxesTest(When behind = When::asked) {
     ExportOptions exported;
     exported.name = "data";
+    exported.write_behind.when = behind;
     auto faulty = std::make_unique<FaultStore>(std::make_unique<MemoryStore>(), random_());
     faulty_ = faulty.get();
     server_->add_export(exported, std::move(faulty)).value();
@@ -232,22 +233,62 @@ TEST_F(BoxesTest, HoldWhatGoesOnFromEachOther) {
   EXPECT_TRUE(content() == oracle);
 }
 
+// Of an export that keeps what is written in memory for a while.
+class KeptBoxesTest : public BoxesTest {
+ protected:
+  KeptBoxesTest() : BoxesTest(When::always) {}
+};
+
+TEST_F(KeptBoxesTest, AreKeptUnlessTheyMustNotBe) {
+  std::string bytes(4096, 'a');
+  const auto written = [&](uint32_t flags) {
+    const uint64_t boxed = store_->stats().boxed;
+    Request r = transfer(Op::write, 0, bytes);
+    r.flags = flags;
+    const Result<Reply> reply = store_->call(std::move(r));
+    EXPECT_TRUE(reply && reply->count == 4096);
+    EXPECT_EQ(store_->stats().boxed, boxed + 1);
+    return reply && reply->verifier == 0;
+  };
+  EXPECT_FALSE(written(0));
+  EXPECT_TRUE(written(kFlagStable));
+  EXPECT_FALSE(written(0));
+}
+
 TEST_F(BoxesTest, AreNotFilledAnewWhileTheStoreHasThem) {
   std::string first(4096, 'a'), second(4096, 'b');
   EXPECT_TRUE(write(16384, second)) << "the first small one proves the right";
   faulty_->add({.op = Op::write, .action = FaultRule::Action::hold});
-  const uint64_t boxed = store_->stats().boxed;
+  const auto before = store_->stats();
   const Result<Reply> late = write(0, first);
-  EXPECT_EQ(store_->stats().boxed, boxed + 1);
+  EXPECT_EQ(store_->stats().boxed, before.boxed + 1);
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().code(), ETIMEDOUT);
   EXPECT_TRUE(late.error().is_outcome_unknown());
+  EXPECT_EQ(store_->stats().reconnects, before.reconnects);
   faulty_->clear();
   // Behind the one that is held: what becomes of it is unknown.
   EXPECT_FALSE(write(4096, second));
   faulty_->release();
-  EXPECT_TRUE(write(8192, second));
+  for (uint64_t i = 0; i < 2 * kBoxes; ++i) EXPECT_TRUE(write(32768 + 4096 * i, second));
+  EXPECT_EQ(store_->stats().reconnects, before.reconnects);
   EXPECT_TRUE(content().substr(0, 4096) == first);
+}
+
+// A server that stops answers before it goes, so that the next one is not asked to do it again.
+TEST_F(BoxesTest, AreAnsweredBeforeTheServerGoes) {
+  std::string first(4096, 'a'), second(4096, 'b');
+  EXPECT_TRUE(write(16384, second));
+  faulty_->add({.op = Op::write, .action = FaultRule::Action::hold});
+  Result<Reply> late = Reply{};
+  std::thread writer([&] { late = write(0, first); });
+  while (faulty_->held() == 0) std::this_thread::sleep_for(1ms);
+  loop_.post([this] { server_->stop([] {}); });
+  writer.join();
+  ASSERT_FALSE(late);
+  EXPECT_TRUE(late.error().is_outcome_unknown()) << late.error().message();
+  faulty_->clear();
+  faulty_->release();
 }
 
 }  // namespace

@@ -374,7 +374,8 @@ void Hostile::box(const Operands& x) {
   const std::string names = handle_.bytes + right_.bytes;
   box = {id.sequence,
          uint64_t(x.a) * 8,
-         1u + x.b % kHostileEager,
+         static_cast<uint16_t>(1 + x.b % kHostileEager),
+         static_cast<uint16_t>(x.b / kHostileEager % 2),
          static_cast<uint16_t>(handle_.bytes.size()),
          static_cast<uint16_t>(right_.bytes.size()),
          {}};
@@ -384,7 +385,7 @@ void Hostile::box(const Operands& x) {
       box.offset = wild(x.how / 16, x.a, box.offset);
       break;
     case 2:
-      box.length = static_cast<uint32_t>(wild(x.how / 16, x.a, box.length));
+      box.length = static_cast<uint16_t>(wild(x.how / 16, x.a, box.length));
       break;
     case 3:
       box.handle_size = static_cast<uint16_t>(wild(x.how / 16, x.a, box.handle_size));
