@@ -209,6 +209,8 @@ void Session::finish(uint16_t slot) {
   // After any other error the server has answered when it was done with the memory.
   if (!result && result.error().code() != ETIMEDOUT && !result.error().is_outcome_unknown()) {
     flight->lent = false;
+  } else if (!result && flight->boxed) {
+    spent_boxes_ |= uint64_t(1) << slot;
   }
   // What the server reports of earlier writes, once, is not the joint's own failure: it is passed
   // on.
@@ -367,7 +369,7 @@ void Session::on_down(bool farewell, bool written) {
   for (Slot& slot : slots_) {
     if (slot.flight) slot.flight->boxed = false;
   }
-  boxed_ = 0;
+  boxed_ = spent_boxes_ = 0;
   if (written) uncommitted_.all_written();
   if (farewell && !written) uncommitted_.server_restarted();
   for (uint16_t i = 0; i < slots_.size(); ++i) {

@@ -214,6 +214,7 @@ class Session final : private Link::User {
   bool pump_posted_ = false;
   size_t live_ = 0, background_ = 0;
   size_t reads_ = 0, joints_ = 0, boxed_ = 0, lock_waits_ = 0;  // in slots
+  uint64_t spent_boxes_ = 0;  // bits of those that the server's Store may still read
   uint64_t submitted_ = 0, transmitted_ = 0;
   uint64_t eager_left_ = 0;
   wire::Welcome welcome_;

@@ -149,11 +149,8 @@ void Session::check_small(Time now) {
     }
     forget_small(slot);
     ++zombies_;
-    // The Store may still read the box, which must not be filled anew: the client is to come back
-    // with others.
-    if (small->boxed) refuse(why, 0);
-    reply(small->id, Op::write, small->spoken && !small->boxed,
-          std::move(why).with_unknown_outcome(), {});
+    // If it came in a box the Store may still read that: the client uses it no more.
+    reply(small->id, Op::write, small->spoken, std::move(why).with_unknown_outcome(), {});
   }
   leave_if_drained();
 }

@@ -283,7 +283,7 @@ TEST_F(BoxesTest, AreAnsweredBeforeTheServerGoes) {
   Result<Reply> late = Reply{};
   std::thread writer([&] { late = write(0, first); });
   while (faulty_->held() == 0) std::this_thread::sleep_for(1ms);
-  loop_.post([this] { server_->stop([] {}); });
+  loop_.post([this] { server_->stop(10s, [] {}); });
   writer.join();
   ASSERT_FALSE(late);
   EXPECT_TRUE(late.error().is_outcome_unknown()) << late.error().message();
