@@ -1,5 +1,4 @@
 // Directories: listings.
-#include <fts.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,19 +163,12 @@ ssize_t fb_getdents(int fd, void* to, size_t room) {
   if (size > 0) return static_cast<ssize_t>(size);
   return got == 0 ? 0 : (errno = got < 0 ? kept : EINVAL, -1);
 }
-void* fb_fts_open(char* const* paths, int options, void* compare) {
-  for (char* const* path = paths; path && *path; ++path)
-    if (Route(AT_FDCWD, *path).served()) return refuse("fts_open", "not served", ENOTSUP), nullptr;
-  return next_pointer<"fts_open", void*>(paths, options, compare);
-}
 
 FOREBAY_EXPORT(scandir, fb_scandir);
 FOREBAY_EXPORT(scandir64, fb_scandir);
 FOREBAY_EXPORT(scandirat, fb_scandirat);
 FOREBAY_EXPORT(scandirat64, fb_scandirat);
 FOREBAY_EXPORT(getdents64, fb_getdents);
-FOREBAY_EXPORT(fts_open, fb_fts_open);
-FOREBAY_EXPORT(fts64_open, fb_fts_open);
 
 // libc's own takes functions to look with.
 int fb_glob(const char* pattern, int flags, int (*failed)(const char*, int), glob64_t* found) {

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <ftw.h>
 #include <glob.h>
 #include <linux/fs.h>
@@ -773,6 +774,57 @@ static int removed(const char* path, const struct stat* st, int what, struct FTW
   return remove(path);
 }
 
+static int by_name(const FTSENT** a, const FTSENT** b) { return strcmp((*a)->fts_name, (*b)->fts_name); }
+static int backwards(const FTSENT** a, const FTSENT** b) { return -by_name(a, b); }
+
+// Instructions are given by what names have in them; with `children`, those are listed as well.
+static void walk(char* const* paths, int options, int (*order)(const FTSENT**, const FTSENT**),
+                 int children) {
+  say("fts %x %s %d", options, paths[0], children);
+  errno = 0;
+  FTS* const all = fts_open(paths, options, order);
+  GOT(all != NULL ? 0 : -1);
+  if (!all) return;
+  for (FTSENT* one = fts_children(all, 0); one && children; one = one->fts_link)
+    say("root %s %d", one->fts_name, one->fts_info);
+  for (FTSENT* one; (one = fts_read(all));) {
+    say("info %d level %d %s %s lengths %d %d errno %d cycle %s size %ld above %s number %ld", one->fts_info,
+        one->fts_level, one->fts_path, one->fts_name, one->fts_namelen, one->fts_pathlen,
+        one->fts_errno, one->fts_info == FTS_DC ? one->fts_cycle->fts_name : "",
+        (options & FTS_NOSTAT) || one->fts_info != FTS_F ? 0L : (long)one->fts_statp->st_size,
+        one->fts_parent->fts_name, one->fts_number++);
+    struct stat st;
+    if (one->fts_info == FTS_F && stat(one->fts_accpath, &st) != 0) say("not there: %s", one->fts_accpath);
+    if (options & FTS_NOCHDIR) say("by %s", one->fts_accpath);
+    if (one->fts_info == FTS_D && !children && strstr(one->fts_name, "er")) fts_set(all, one, FTS_SKIP);
+    if (one->fts_info == FTS_SL && strstr(one->fts_name, "same")) fts_set(all, one, FTS_FOLLOW);
+    if (one->fts_info == FTS_F && strstr(one->fts_name, "f2") && one->fts_number < 3)
+      fts_set(all, one, FTS_AGAIN);
+    if (!children || one->fts_info != FTS_D) continue;
+    for (FTSENT* in = fts_children(all, children == 2 ? FTS_NAMEONLY : 0); in; in = in->fts_link) {
+      say("child %s %d", in->fts_name, in->fts_info);
+      if (strstr(in->fts_name, "z1")) fts_set(all, in, FTS_SKIP);
+      // Where the working directory stays, libc would look at what it came from.
+      if (strstr(in->fts_name, "to-file") && !(options & (FTS_NOCHDIR | FTS_LOGICAL)))
+        fts_set(all, in, FTS_FOLLOW);
+    }
+  }
+  GOT(errno);
+  GOT(fts_set(all, NULL, 99));
+  GOT(fts_close(all));
+}
+
+static void walks(const char* whole) {
+  char* const paths[][4] = {{"t", NULL}, {"t/", NULL}, {(char*)whole, NULL}, {"t/deep/f1", "t/empty", "t/link", NULL},
+                            {"t/deep/dangling", "nothing", ".", NULL}, {"", NULL}};
+  const int options[] = {FTS_PHYSICAL, FTS_LOGICAL, FTS_PHYSICAL | FTS_COMFOLLOW, FTS_PHYSICAL | FTS_SEEDOT,
+                         FTS_PHYSICAL | FTS_NOSTAT, FTS_PHYSICAL | FTS_XDEV, FTS_LOGICAL | FTS_NOSTAT, 1 << 15};
+  for (int i = 0; i < 6; ++i)
+    for (int j = 0; j < 8; ++j)
+      for (int k = 0; k < 6; ++k)
+        walk(paths[i], options[j] | (k & 1 ? FTS_NOCHDIR : 0), k & 1 ? by_name : backwards, k / 2);
+}
+
 static void trees(void) {
   char name[100];
   mkdir("t", 0755);
@@ -793,6 +845,7 @@ static void trees(void) {
   symlink("deep", "t/link");
   char whole[4200];
   sprintf(whole, "%s/t//", top);
+  walks(whole);
   const char* const starts[] = {"t", "t/", "./t", whole, "t/deep/f1", "t/deep/dangling", "t/deep/same",
                                 "t/deep/same/", "nothing", ""};
   const int flags[] = {0, FTW_PHYS, FTW_DEPTH, FTW_PHYS | FTW_DEPTH, FTW_CHDIR, FTW_CHDIR | FTW_PHYS,
