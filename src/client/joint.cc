@@ -59,7 +59,8 @@ bool Session::joins(const Flight& first, const Flight& next) const {
 }
 
 Session::FlightRef Session::next_flight() {
-  if (const size_t n = joinable(fits_box(*queue_.front())); n > 1) return join(n);
+  const size_t n = queue_.size() > 1 ? joinable(fits_box(*queue_.front())) : 1;
+  if (n > 1) return join(n);
   FlightRef flight = std::move(queue_.front());
   queue_.pop_front();
   return flight;

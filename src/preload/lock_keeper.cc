@@ -190,8 +190,13 @@ Result<Reply> ask_keeper(OpenFile& file, int fd, const Request& request) {
   return Error(ENOLCK);
 }
 
+// Not for long: a server that is away is the keeper's to wait for.
 void settle_locks(uint64_t keeper) {
-  (void)ask(keeper, {.what = LockAsk::What::settle}, -1);
+  constexpr int kLongest = 1000;  // milliseconds
+  const Fd socket = connect_to(keeper);
+  if (!socket || !send(socket.get(), {.what = LockAsk::What::settle}, -1)) return;
+  pollfd answered = {socket.get(), POLLIN, 0};
+  ::poll(&answered, 1, kLongest);
 }
 
 }  // namespace forebay::preload

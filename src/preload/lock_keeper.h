@@ -51,7 +51,8 @@ struct KeeperAddress {
 // a signal comes while it waits.
 Result<Reply> ask_keeper(OpenFile& file, int fd, const Request& request);
 
-// A description is closed here: if it was the last time, its locks are free when this returns.
+// A description is closed here: if it was the last time, its locks are free when this returns,
+// unless the server is away.
 void settle_locks(uint64_t keeper);
 
 }  // namespace forebay::preload

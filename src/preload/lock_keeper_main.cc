@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -163,10 +164,9 @@ class Keeper {
   }
 
   void accept() {
-    const int socket = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
-    if (socket < 0) return;
     auto one = std::make_shared<Asking>();
-    one->socket = Fd(socket);
+    one->socket = Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!one->socket) return;
     asking_.push_back(std::move(one));
   }
 
@@ -178,7 +178,8 @@ class Keeper {
     }
     Fd fd;
     one->ask = receive(one->socket.get(), fd);
-    if (!one->ask || !same_user(one->socket.get())) return drop(one);
+    if (!one->ask) return drop(one);
+    if (!same_user(one->socket.get())) return end(one, EPERM);
     if (one->ask->what == LockAsk::What::settle) return look_for_deletions();  // settle() answers
     one->file = find(fd);
     if (!one->file) return end(one, EBADF);
@@ -315,6 +316,10 @@ int keep() {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  rlimit files = {};  // each that waits for a lock has one
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
 
   const auto config = load_config(ConfigSources::of_process());
   if (!config) return refuse_all(listener, EHOSTDOWN);

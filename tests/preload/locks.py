@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import rig
@@ -54,6 +55,7 @@ words = {
   "range-in-child": lambda: forked(lambda: ofd(OFD_SETLK, fcntl.F_WRLCK, 0, 10)),
   "free-range": lambda: ofd(OFD_SETLK, fcntl.F_UNLCK, 0, 10),
   "test-range": lambda: print(ofd(OFD_GETLK, fcntl.F_WRLCK, 0, 100)[:4:2], flush=True),
+  "other-user": lambda: os.setuid(1000),
   "close": lambda: os.close(fd),
   "orphan": lambda: os.fork() or (os.closerange(1, 3), signal.pause()),
   "exec": lambda: os.execv("/bin/sleep", ["sleep", "100"]),
@@ -66,6 +68,33 @@ for line in sys.stdin:
         print("done", flush=True)
     except OSError as error:
         print(errno.errorcode[error.errno], flush=True)
+"""
+
+
+# 40 children and their threads, each with an open file of its own.
+MANY = r"""
+import fcntl, os, sys, threading
+path = sys.argv[1]
+with open(path, "w") as file:
+    file.write("0")
+def work():
+    for _ in range(5):
+        with open(path, "r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            count = int(file.read())
+            file.seek(0)
+            file.write(str(count + 1))
+            file.flush()
+for _ in range(40):
+    if os.fork() == 0:
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        os._exit(0)
+for _ in range(40):
+    os.wait()
+with open(path) as file:
+    print(file.read())
 """
 
 
@@ -209,6 +238,23 @@ class Locks(rig.PreloadCase):
         one.process.kill()
         one.process.wait(rig.SOON)
         self.soon(other, "exclusive")
+
+    @unittest.skipUnless(rig.ROOT, "needs to become others")
+    def test_other_users(self):
+        """The first lock is root's; who was root before is refused, and nobody loses anything."""
+        os.chmod(self.temp, 0o755)
+        one, other = self.two()
+        self.assertEqual(one.does("exclusive"), "done")
+        self.assertEqual(one.does("other-user"), "done")
+        self.assertEqual(one.does("free"), "EPERM")
+        self.assertEqual(other.does("exclusive"), "EAGAIN")
+        one.ends("end")
+        self.soon(other, "exclusive")
+
+    def test_many_wait(self):
+        script = self.script("many.py", MANY)
+        done = self.served(rig.PYTHON, script, f"{self.view}/count", timeout=2 * rig.SOON)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"400\n", b""))
 
     def test_server_restarts_meanwhile(self):
         one, other = self.two()
