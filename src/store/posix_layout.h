@@ -19,8 +19,9 @@ inline constexpr const char* kCephLayout = "ceph.file.layout";
 std::optional<Layout> ceph_layout(std::string_view text);
 
 // Lustre: lov_user_md, versions 1 and 3, in the byte order that its magic number shows. The first
-// target is the index of the first object's OST. A composite layout has stripes of one kind here
-// and of another there, and is none for us; nor is one without objects (released, on the MDT).
+// target is the index of the first object's OST. None for us is one without objects (released, on
+// the MDT). A composite layout has other targets here than there: what is said of it is the size of
+// stripes, as if there were one target, if they have the same size everywhere.
 inline constexpr const char* kLustreLayout = "lustre.lov";
 std::optional<Layout> lustre_layout(std::string_view bytes);
 

@@ -86,7 +86,6 @@ TEST(PosixLayout, OfLustre) {
 }
 
 TEST(PosixLayout, OfLustreThatSaysNothingOfTheWholeFile) {
-  EXPECT_EQ(lustre_layout(Lov{.magic = 0x0BD60BD0}.bytes()), std::nullopt) << "composite";
   EXPECT_EQ(lustre_layout(Lov{.magic = 0x0BD70BD0}.bytes()), std::nullopt) << "foreign";
   EXPECT_EQ(lustre_layout(Lov{.pattern = 0x100}.bytes()), std::nullopt) << "on the MDT";
   EXPECT_EQ(lustre_layout(Lov{.pattern = 0x80000001}.bytes()), std::nullopt) << "released";
@@ -96,11 +95,52 @@ TEST(PosixLayout, OfLustreThatSaysNothingOfTheWholeFile) {
   EXPECT_EQ(lustre_layout(Lov{.count = 0xffff}.bytes()), std::nullopt) << "as many as there are";
 }
 
+// Parts of a file, each with a layout of its own.
+std::string composite(const std::vector<Lov>& parts, uint32_t flags = 0x10, bool big = false) {
+  const Lov order{.big = big};
+  std::string all, layouts;
+  order.add(all, 0x0BD60BD0, 4);
+  order.add(all, 0, 4);
+  order.add(all, 7, 4);
+  order.add(all, 0, 2);
+  order.add(all, parts.size(), 2);
+  all.resize(32);
+  for (Lov part : parts) {
+    part.big = big;
+    order.add(all, 1, 4);
+    order.add(all, flags, 4);
+    order.add(all, 0, 8);
+    order.add(all, UINT64_MAX, 8);
+    order.add(all, 32 + 48 * parts.size() + layouts.size(), 4);
+    order.add(all, part.bytes().size(), 4);
+    all.resize(all.size() + 16);
+    layouts += part.bytes();
+  }
+  return all + layouts;
+}
+
+TEST(PosixLayout, OfLustreInParts) {
+  const Lov one{.count = 1, .objects = 1}, many{.magic = 0x0BD30BD0, .count = 8, .objects = 8};
+  const Lov later{.count = 0xffff, .objects = 0};  // has no objects yet
+  const Lov on_mdt{.pattern = 0x100, .stripe = 65536, .count = 0, .objects = 0};
+  const Lov other{.stripe = 4 << 20}, none{.stripe = 0};
+  for (const bool big : {false, true})
+    EXPECT_EQ(lustre_layout(composite({one, many, later}, 0x10, big)), (Layout{1 << 20, 1, 0}));
+  EXPECT_EQ(lustre_layout(composite({on_mdt, many})), (Layout{1 << 20, 1, 0}));
+  EXPECT_EQ(lustre_layout(composite({one, other})), std::nullopt) << "of several sizes";
+  EXPECT_EQ(lustre_layout(composite({one, none})), std::nullopt);
+  EXPECT_EQ(lustre_layout(composite({on_mdt})), std::nullopt);
+  EXPECT_EQ(lustre_layout(composite({one, many}, 0x40)), std::nullopt) << "room for more only";
+  EXPECT_EQ(lustre_layout(composite({})), std::nullopt);
+  EXPECT_EQ(lustre_layout(composite({{.magic = 0x0BD60BD0}})), std::nullopt) << "in itself";
+}
+
 // Whatever is cut off or turned round: no byte beyond the value is looked at (a copy in memory of
 // its own size, so that sanitizers see it), and what comes out can be used.
 TEST(PosixLayout, OfAnyBytes) {
   std::mt19937_64 random(test_seed());
   const std::string good[] = {Lov{}.bytes(), Lov{.magic = 0x0BD30BD0}.bytes(),
+                              composite({Lov{}, Lov{}}), composite({Lov{}}, 0x10, true),
                               "stripe_unit=65536 stripe_count=4 object_size=4194304 pool=d"};
   for (const std::string& whole : good) {
     for (size_t length = 0; length <= whole.size(); ++length) {
