@@ -198,7 +198,6 @@ void Session::answered(Flight& flight, Result<Reply>&& result) {
 
 void Session::finish(uint16_t slot) {
   FlightRef flight = std::move(slots_[slot].flight);
-  free_slots_.push_back(slot);
   reads_ -= flight->message.request.op == Op::read;
   joints_ -= !flight->members.empty();
   boxed_ -= flight->boxed;
@@ -209,9 +208,12 @@ void Session::finish(uint16_t slot) {
   // After any other error the server has answered when it was done with the memory.
   if (!result && result.error().code() != ETIMEDOUT && !result.error().is_outcome_unknown()) {
     flight->lent = false;
-  } else if (!result && flight->boxed) {
+  } else if (!result && flight->boxed && result.error().is_outcome_unknown()) {
     spent_boxes_ |= uint64_t(1) << slot;
   }
+  // Slots without a box are taken last.
+  const bool spent = slot < kBoxes && (spent_boxes_ >> slot & 1) != 0;
+  free_slots_.insert(spent ? free_slots_.begin() : free_slots_.end(), slot);
   // What the server reports of earlier writes, once, is not the joint's own failure: it is passed
   // on.
   if (!flight->members.empty() && !result && !uncommitted_.knows(flight->message.request.handle)) {

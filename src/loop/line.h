@@ -7,9 +7,10 @@
 // begins with the same ones, until they have had their quantum; then with those who were left out.
 // With 256 clients on two cores that is twice to five times as much (docs/performance.md).
 //
-// Work is conserved: whoever is first and has nothing is passed over at no cost. Nobody starves: in
-// each quantum the line moves on by one at least. And who uses little of the loop's time, less than
-// a part of its share, does not wait for that: in some turns it is looked at all the same.
+// Work is conserved: whoever is first and has nothing is passed over at no cost. Nobody starves: a
+// turn that begins after the quantum moves the line on by one at least, and quanta are the shorter
+// the more there are. And who uses little of the loop's time, less than a part of its share, does
+// not wait for that: in some turns it is looked at all the same.
 //
 // Pure: looking and the clock are the caller's. One thread at a time.
 #pragma once
@@ -28,6 +29,7 @@ class Line {
   static constexpr size_t kFew = 4;  // who are always looked at
   static constexpr Duration kVisit = std::chrono::microseconds(100);
   static constexpr Duration kQuantum = std::chrono::milliseconds(10);
+  static constexpr Duration kRound = std::chrono::seconds(2);  // the most for all quanta together
   static constexpr Duration kSweep = std::chrono::milliseconds(1);   // between such turns
   static constexpr Duration kLittle = std::chrono::milliseconds(1);  // that may be used at once
   static constexpr int64_t kPart = 4;                                // a fourth of a share
@@ -41,9 +43,10 @@ class Line {
   size_t begin(size_t count, Time now) {
     count_ = count;
     if (head_ >= count_) head_ = 0;
-    began_ = last_ = now;
     full_ = false;
     unsettled_ += std::exchange(served_, 0);
+    if (unsettled_ == 0) started_ = now;  // otherwise the last one has not ended
+    began_ = last_ = now;
     return head_;
   }
   // Is it left out of this turn?
@@ -53,13 +56,15 @@ class Line {
   // The one at `at` was served until now. False: nobody else is in this turn.
   bool served(Place& place, size_t at, Time now) {
     const Duration cost = now - last_ + later_;
-    place.used_until = std::max(place.used_until, last_) + cost * weight();
+    // What was long because others had the core is forgiven after a while.
+    place.used_until =
+        std::min(std::max(place.used_until, last_) + cost * weight(), now + 2 * kLittle * weight());
     last_ = now;
     ++served_;
     if (full_ || count_ <= kFew) return true;
     if (now - began_ < kVisit && served_ * each_ < kVisit) return true;
     full_ = true;
-    if (now - head_since_ >= kQuantum) {
+    if (now - head_since_ >= quantum()) {
       head_ = at + 1;
       head_since_ = now;
     }
@@ -70,13 +75,14 @@ class Line {
   // Until now the loop did what was nobody's.
   void resume(Time now) {
     began_ = began_ + (now - last_);
+    started_ = started_ + (now - last_);
     last_ = now;
   }
   // The turn has ended, and with it what they left to be done later.
   void end(Time now) {
     const int64_t n = std::exchange(unsettled_, 0) + std::exchange(served_, 0);
     if (n == 0) return;
-    learn(each_, (now - began_) / n);
+    learn(each_, (now - started_) / n);
     learn(later_, (now - last_) / n);
   }
   // So many of those before the head have left.
@@ -89,12 +95,13 @@ class Line {
     mean += (std::min(seen, 4 * mean + std::chrono::microseconds(1)) - mean) / 8;
   }
   int64_t weight() const { return kPart * static_cast<int64_t>(count_); }
+  Duration quantum() const { return std::min(kQuantum, kRound / static_cast<int64_t>(count_)); }
 
   size_t count_ = 0, head_ = 0;
   bool full_ = false;
   int64_t served_ = 0, unsettled_ = 0;
   Duration each_{0}, later_{0};  // what one of them costs, and what part of it in the end
-  Time began_{}, last_{}, head_since_{}, swept_{};
+  Time started_{}, began_{}, last_{}, head_since_{}, swept_{};
 };
 
 }  // namespace forebay

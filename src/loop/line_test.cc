@@ -109,6 +109,25 @@ TEST(Line, WhoUsesLittleDoesNotWaitForTheOthers) {
   EXPECT_LT(longest, 3ms);
 }
 
+TEST(Line, WithVeryManyEachStillHasItsTurnInTime) {
+  Loop loop(std::vector<Duration>(2000, 120us));
+  const auto seen = loop.run(20s);
+  for (size_t i = 0; i < seen.times.size(); ++i) {
+    EXPECT_GT(seen.times[i], 10U) << i;
+    EXPECT_LT(seen.waited[i], 3 * Line::kRound) << i;
+  }
+}
+
+TEST(Line, OneSlowVisitIsForgiven) {
+  Loop loop(std::vector<Duration>(256, 120us));
+  loop.costs[77] = 5s;
+  loop.run(30s);  // it was served, and others ever since
+  loop.costs[77] = 10us;
+  loop.run(10s);
+  const auto seen = loop.run(1s);
+  EXPECT_GT(seen.times[77], 20U);
+}
+
 TEST(Line, WhatIsDoneLaterCountsToo) {
   Loop loop(std::vector<Duration>(128, 1us));
   loop.later = 20us;

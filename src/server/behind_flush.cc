@@ -19,7 +19,7 @@ constexpr size_t kMostEnded = 4096;  // files; beyond, every file counts as one 
 // At most a part of the budget, of which there may be little.
 constexpr uint64_t kLongRun = 128_KiB;
 constexpr uint64_t kRunsInBudget = 64;
-constexpr uint64_t kStepsInBudget = 32;  // that come in before it is looked at again
+constexpr uint64_t kStepsInBudget = 8;  // one of which comes in before it is looked at again
 
 Error going_away() {
   return Error(ESHUTDOWN, "the server is going away");
@@ -183,19 +183,24 @@ void BehindStore::State::tick(Loop& loop) {
   }
 }
 
-// A write has come in, under the lock: of which files is something to be written now? With half of
-// the budget used, of all, and then of those that are written to until much of it is free again, so
-// that writers seldom meet the end of it.
+BehindStore::State::Used BehindStore::State::used_part() const {
+  const uint64_t used = budget_.used(), eighth = budget_.limit() / 8;
+  if (used > eighth * (used_part_ == Used::most ? 5 : 6)) return Used::most;
+  return used > eighth * (used_part_ == Used::little ? 4 : 2) ? Used::half : Used::little;
+}
+
+// A write has come in, under the lock: of which files is something to be written now? When half of
+// the budget is used, or most of it, of all; and then of the one that is written to, until much is
+// free again, so that writers seldom meet the end of it.
 std::vector<BehindStore::State::FileRef> BehindStore::State::press(const FileRef& file) {
   std::vector<FileRef> due;
-  const bool was_pressed = pressed_;
-  pressed_ = budget_.used() > budget_.limit() / (was_pressed ? 4 : 2);
-  if (!pressed_) return due;
-  if (!was_pressed) {
+  const Used before = std::exchange(used_part_, used_part());
+  if (used_part_ > before) {
     for (const auto& [key, one] : files_) {
       if (one->busy()) due.push_back(one);
     }
-  } else if (file->accepted >= budget_.limit() / kStepsInBudget) {
+  } else if (used_part_ == Used::most ||
+             (used_part_ == Used::half && file->accepted >= budget_.limit() / kStepsInBudget)) {
     due.push_back(file);
   }
   for (const FileRef& one : due) one->pressed = true;
@@ -272,12 +277,12 @@ void BehindStore::State::turn_round(File& file) {
 }
 
 // Writes what is worth it: the neighbours of the rest may still come, of clients that are behind.
-// When there is no other way, all of it.
+// When most of the budget is used, all of it.
 void BehindStore::State::relieve(File& file) {
+  if (used_part_ == Used::most) return begin_round(file);
   file.accepted = 0;
   file.flushing = file.dirty.take_runs(std::min(kLongRun, budget_.limit() / kRunsInBudget));
-  if (!file.flushing.empty()) return make_batches(file);
-  if (budget_.used() > budget_.limit() / 4 * 3) begin_round(file);
+  if (!file.flushing.empty()) make_batches(file);
 }
 
 void BehindStore::State::begin_round(File& file) {

@@ -38,6 +38,7 @@ class BehindStore::State : public std::enable_shared_from_this<State> {
   }
 
  private:
+  enum class Used : uint8_t { little, half, most };  // of the budget
   // Told that what it waited for is settled (written or lost), or why it never will be.
   using Go = Callback<void(std::optional<Error> why)>;
   struct File;
@@ -73,7 +74,7 @@ class BehindStore::State : public std::enable_shared_from_this<State> {
     // last that is to be written without waiting for its age.
     uint64_t newest = 0, round = 0, settled = 0, wanted = 0;
     bool pressed = false;   // some of it is to be written because memory is short
-    uint64_t accepted = 0;  // bytes, since that was done
+    uint64_t accepted = 0;  // of the budget, since that was done
     Time since;             // when it became dirty
     std::deque<Batch> pending;
     unsigned out = 0;  // batches with the Store
@@ -118,6 +119,7 @@ class BehindStore::State : public std::enable_shared_from_this<State> {
   void end_issuing();
   void arm(Loop& loop, Duration after);
   void tick(Loop& loop);
+  Used used_part() const;
   std::vector<FileRef> press(const FileRef& file);
   void pump(const FileRef& file);
   void turn_round(File& file);
@@ -145,8 +147,8 @@ class BehindStore::State : public std::enable_shared_from_this<State> {
   std::unordered_map<std::string, Proof> proven_;  // by right
   Loop* loop_ = nullptr;                           // one that writes came from
   bool armed_ = false;                             // its timer
-  bool pressed_ = false;                           // much of the budget is used
-  unsigned issuing_ = 0;                           // threads that are about to call the Store
+  Used used_part_ = Used::little;
+  unsigned issuing_ = 0;  // threads that are about to call the Store
   bool closing_ = false;
 
   // Requests under way that learn only from their result which file they are about, and the files

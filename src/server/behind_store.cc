@@ -145,8 +145,8 @@ void BehindStore::State::accept(const Request& r, std::vector<Piece> pieces, Ori
     if (file->dirty.empty()) file->since = origin.loop->now();
     file->newest = ++newest_;
     // In the order of the stream: where it meets itself the later bytes count.
+    file->accepted += cost_of(r.file.total().value, pieces.size());
     for (Piece& piece : pieces) file->dirty.put(std::move(piece));
-    file->accepted += r.file.total().value;
     const std::span<const uint64_t> writers =
         origin.clients.empty() ? std::span(&origin.client, 1) : origin.clients;
     for (const uint64_t id : writers) {

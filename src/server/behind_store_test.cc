@@ -130,6 +130,27 @@ TEST_F(Behind, WhenMemoryIsShortAndNothingTouchesAllOfItIsWritten) {
   EXPECT_EQ(store_->status().through, through) << "early enough";
 }
 
+TEST_F(Behind, ManyFilesWithALittleEachAreWrittenInTime) {
+  make();
+  std::vector<File> files;
+  for (int i = 0; i < 64; ++i) {
+    files.push_back(create("file" + std::to_string(i)));
+    prove(files.back());
+  }
+  const uint64_t through = store_->status().through;
+  for (uint64_t i = 0; i < 64; ++i) {
+    for (const File& file : files) ok(write(file, 4_KiB * i, std::string(4_KiB, 'x')));
+  }
+  EXPECT_EQ(store_->status().through, through);
+}
+
+TEST_F(Behind, TinyPiecesAreWrittenInTime) {
+  make();
+  const uint64_t through = store_->status().through;
+  for (uint64_t i = 0; i < 20'000; ++i) ok(write(16 * i, "12345678"));
+  EXPECT_EQ(store_->status().through, through);
+}
+
 TEST_F(Behind, ACommitWaitsForWhatARelievedFileStillHas) {
   make();
   hold_writes();

@@ -24,10 +24,14 @@ bool Budget::take(uint64_t bytes) {
   return true;
 }
 
+uint64_t cost_of(uint64_t bytes, uint64_t pieces) {
+  return bytes + pieces * kPieceCost;
+}
+
 std::shared_ptr<const Block> Block::copy_of(const Memory& memory, uint64_t pieces, Budget& budget) {
   const uint64_t size = memory.shape.total().value;
   if (size > budget.limit() || pieces > budget.limit() / kPieceCost) return nullptr;
-  const uint64_t cost = size + pieces * kPieceCost;
+  const uint64_t cost = cost_of(size, pieces);
   if (!budget.take(cost)) return nullptr;
   auto bytes = std::make_unique_for_overwrite<std::byte[]>(size);
   copy_out(memory, {bytes.get(), size});

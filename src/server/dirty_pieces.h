@@ -33,6 +33,9 @@ class Budget {
   std::atomic<uint64_t> used_{0};
 };
 
+// What so many bytes in so many pieces take of it.
+uint64_t cost_of(uint64_t bytes, uint64_t pieces);
+
 // The stream of one write. The budget must outlive it.
 class Block {
  public:

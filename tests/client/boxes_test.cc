@@ -270,7 +270,9 @@ TEST_F(BoxesTest, AreNotFilledAnewWhileTheStoreHasThem) {
   // Behind the one that is held: what becomes of it is unknown.
   EXPECT_FALSE(write(4096, second));
   faulty_->release();
+  const uint64_t boxed = store_->stats().boxed;
   for (uint64_t i = 0; i < 2 * kBoxes; ++i) EXPECT_TRUE(write(32768 + 4096 * i, second));
+  EXPECT_EQ(store_->stats().boxed, boxed + 2 * kBoxes) << "in others";
   EXPECT_EQ(store_->stats().reconnects, before.reconnects);
   EXPECT_TRUE(content().substr(0, 4096) == first);
 }
