@@ -764,6 +764,7 @@ static int visited(const char* path, const struct stat* st, int what, struct FTW
   say("%s %s level %d what %d size %ld %s", path, path + at->base, at->level, what,
       what == FTW_NS || what == FTW_SLN || S_ISDIR(st->st_mode) ? 0L : (long)st->st_size,
       getcwd(here, sizeof here));
+  errno = 0;  // calls that succeed may change it
   return stop_at-- == 0 ? answer : 0;
 }
 static int seen(const char* path, const struct stat* st, int what) {

@@ -16,6 +16,7 @@ OPEN_FILE = r"""
 import errno, fcntl, os, signal, struct, sys
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)
 os.set_inheritable(fd, True)
+print("open", flush=True)
 OFD_SETLK, OFD_SETLKW, OFD_GETLK = 37, 38, 36
 def ofd(command, kind, start=0, length=0):
     text = fcntl.fcntl(fd, command, struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0))
@@ -105,6 +106,7 @@ class OpenFile:
         self.process = subprocess.Popen([rig.FOREBAY, "run", "--", rig.PYTHON, case.script("open.py", OPEN_FILE),
                                          path], env=case.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         case.running.append(self.process)
+        case.assertEqual(self.outcome(), "open")
 
     def begin(self, word):
         self.process.stdin.write(word.encode() + b"\n")
