@@ -3,9 +3,13 @@
 //
 // Such a lock is the open file description's: it is there until the last descriptor is closed,
 // whichever process has that, and not with the process that took it. No session of a program lives
-// so long, so none holds it. The first such lock of a process starts a keeper
-// (forebay-lock-keeper, beside this library); the description remembers which one has its locks
+// so long, so none holds it. The first such lock starts a keeper (forebay-lock-keeper, beside this
+// library), which other processes of the same user with the same configuration find at a meeting
+// place: hundreds of ranks of a job share one. The description remembers which one has its locks
 // (Placeholder::keeper), for all who have it by dup, fork, exec or a message.
+//
+// Neither trusts a name: a keeper serves its own user only, and is asked only if its own user made
+// its sockets. If a stranger has taken the meeting place each process has a keeper of its own.
 //
 // The kernel tells the keeper when a description is no more: its memfd has no other name, so the
 // end of the last descriptor and the last mapping is its deletion, which inotify(7) reports. The
@@ -28,7 +32,8 @@ namespace forebay::preload {
 inline constexpr char kKeeperProgram[] = "forebay-lock-keeper";
 
 struct LockAsk {
-  enum class What : uint32_t { lock, unlock, test, settle } what = What::unlock;
+  // `meet`: which keeper are you? Its name is the answer's offset.
+  enum class What : uint32_t { lock, unlock, test, settle, meet } what = What::unlock;
   uint32_t flags = 0;  // of the request
   uint64_t offset = 0, length = 0;
 };

@@ -1,5 +1,5 @@
-// The lock keeper (lock_keeper.h), as a program. Its standard input is the socket that it is asked
-// by.
+// The lock keeper (lock_keeper.h), as a program: forebay-lock-keeper NAME meets|alone. Its standard
+// input is the socket that it is asked by; its standard output the one where others meet it.
 //
 // One thread does everything; the Store's answers come on another, which leaves them in a list.
 #include <fcntl.h>
@@ -12,6 +12,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -25,6 +27,7 @@ namespace forebay::preload {
 namespace {
 
 constexpr int kLinger = 1000;  // milliseconds that it stays with nothing to keep
+constexpr size_t kMostStrangers = 8;
 
 // An open file description that has locks.
 struct Kept {
@@ -53,6 +56,7 @@ struct Asking {
   KeptRef file;
   std::stop_source stop;
   bool hung_up = false;
+  bool stranger = false;  // of another user: refused, and not waited for
 };
 using AskingRef = std::shared_ptr<Asking>;
 
@@ -131,9 +135,11 @@ bool answer(int socket, int code, const Reply& reply = {}) {
 
 class Keeper {
  public:
-  Keeper(Store& store, Fd listener, Fd deletions, Fd wake)
+  Keeper(Store& store, uint64_t name, Fd listener, Fd meeting, Fd deletions, Fd wake)
       : store_(store),
+        name_(name),
         listener_(std::move(listener)),
+        meeting_(std::move(meeting)),
         deletions_(std::move(deletions)),
         wake_(std::move(wake)) {}
 
@@ -143,31 +149,42 @@ class Keeper {
   }
 
  private:
-  // False: there was nothing to do for a while, and nothing is kept.
+  // False: there was nothing to do for a while, and nothing is kept; or it cannot go on.
   bool turn() {
-    std::vector<pollfd> watched = {
-        {listener_.get(), POLLIN, 0}, {deletions_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+    std::vector<pollfd> watched = {{crowded_ ? -1 : listener_.get(), POLLIN, 0},
+                                   {crowded_ ? -1 : meeting_.get(), POLLIN, 0},
+                                   {deletions_.get(), POLLIN, 0},
+                                   {wake_.get(), POLLIN, 0}};
+    const size_t first = watched.size();
     for (const AskingRef& one : asking_)
       watched.push_back({one->hung_up ? -1 : one->socket.get(), POLLIN | POLLRDHUP, 0});
-    const bool busy = !asking_.empty() || !kept_.empty() || freeing_ != 0;
+    const bool busy = asking_.size() > strangers() || !kept_.empty() || freeing_ != 0;
     const int ready = ::poll(watched.data(), watched.size(), busy ? -1 : kLinger);
     if (ready == 0) return busy;
     if (ready < 0) return true;  // EINTR
     const std::vector<AskingRef> now = asking_;
-    if (watched[0].revents) accept();
-    if (watched[1].revents) look_for_deletions();
-    if (watched[2].revents) take_answers();
+    if (watched[0].revents) accept(listener_);
+    if (watched[1].revents) accept(meeting_);
+    if (watched[2].revents) look_for_deletions();
+    if (watched[3].revents) take_answers();
     for (size_t i = 0; i < now.size(); ++i)
-      if (watched[i + 3].revents) hear(now[i]);
+      if (watched[first + i].revents) hear(now[i]);
     settle();
-    return true;
+    return !lost_track_;
   }
 
-  void accept() {
+  void accept(const Fd& from) {
     auto one = std::make_shared<Asking>();
-    one->socket = Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    one->socket = Fd(::accept4(from.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    crowded_ = !one->socket && (errno == EMFILE || errno == ENFILE) && !asking_.empty();
     if (!one->socket) return;
-    asking_.push_back(std::move(one));
+    one->stranger = !same_user(one->socket.get());
+    if (!one->stranger || strangers() < kMostStrangers) asking_.push_back(std::move(one));
+  }
+
+  size_t strangers() const {
+    return static_cast<size_t>(
+        std::ranges::count_if(asking_, [](const AskingRef& one) { return one->stranger; }));
   }
 
   void hear(const AskingRef& one) {
@@ -179,23 +196,33 @@ class Keeper {
     Fd fd;
     one->ask = receive(one->socket.get(), fd);
     if (!one->ask) return drop(one);
-    if (!same_user(one->socket.get())) return end(one, EPERM);
+    if (one->stranger) return end(one, EPERM);
     if (one->ask->what == LockAsk::What::settle) return look_for_deletions();  // settle() answers
+    if (one->ask->what == LockAsk::What::meet) {
+      Reply me;
+      me.locked.offset = Offset(name_);
+      (void)answer(one->socket.get(), 0, me);
+      return drop(one);
+    }
+    if (!fd || !is_placeholder(fd.get())) return end(one, EBADF);
     one->file = find(fd);
-    if (!one->file) return end(one, EBADF);
+    if (!one->file) return end(one, ENOLCK);
     begin(one);
   }
 
-  // The description of a descriptor, which is watched from now on.
+  // The description of a descriptor, which is watched from now on. Null: it cannot be.
   KeptRef find(const Fd& fd) {
-    if (!fd || !is_placeholder(fd.get())) return nullptr;
     const int watch =
         ::inotify_add_watch(deletions_.get(), proc_name(fd.get()).c_str(), IN_DELETE_SELF);
     if (watch < 0) return nullptr;
     const auto known = kept_.find(watch);
     if (known != kept_.end()) return known->second;
     KeptRef kept = read_placeholder(fd.get());
-    if (kept) kept_.emplace(watch, kept);
+    if (kept) {
+      kept_.emplace(watch, kept);
+    } else {
+      ::inotify_rm_watch(deletions_.get(), watch);
+    }
     return kept;
   }
 
@@ -238,10 +265,10 @@ class Keeper {
         --freeing_;
         continue;
       }
-      const bool told = result ? answer(one->socket.get(), 0, *result)
-                               : answer(one->socket.get(), result.error().code());
-      // Granted to one who was killed meanwhile.
-      if (result && one->ask->what == LockAsk::What::lock && (!told || one->file->gone))
+      // Who asked may have been killed meanwhile; the lock is the description's, if others have it.
+      result ? answer(one->socket.get(), 0, *result)
+             : answer(one->socket.get(), result.error().code());
+      if (result && one->ask->what == LockAsk::What::lock && one->file->gone)
         free(*one->file, *one->ask);
       drop(one);
     }
@@ -255,6 +282,8 @@ class Keeper {
       for (ssize_t at = 0; at < size;) {
         const auto& event = *reinterpret_cast<const inotify_event*>(buffer + at);
         at += static_cast<ssize_t>(sizeof event + event.len);
+        // Who asks next hears that the locks are lost.
+        lost_track_ = lost_track_ || (event.mask & IN_Q_OVERFLOW) != 0;
         if (const auto gone = kept_.extract(event.wd); gone) forget(*gone.mapped());
       }
     }
@@ -285,10 +314,16 @@ class Keeper {
     drop(one);
   }
 
-  void drop(const AskingRef& one) { std::erase(asking_, one); }
+  void drop(const AskingRef& one) {
+    std::erase(asking_, one);
+    crowded_ = false;
+  }
 
   Store& store_;
-  const Fd listener_, deletions_, wake_;
+  const uint64_t name_;
+  const Fd listener_, meeting_, deletions_, wake_;
+  bool crowded_ = false;         // no descriptors for more
+  bool lost_track_ = false;      // of deletions
   std::map<int, KeptRef> kept_;  // by inotify's number
   std::vector<AskingRef> asking_;
   int freeing_ = 0;  // unlocks under way, of nobody's asking
@@ -296,8 +331,10 @@ class Keeper {
   std::vector<std::pair<AskingRef, Result<Reply>>> answers_;
 };
 
-// Without a server, or without what it takes: those who have asked hear of it.
-int refuse_all(const Fd& listener, int code) {
+// Without a server, or without what it takes: those who have asked hear of it, and others do not
+// meet it.
+int refuse_all(const Fd& listener, Fd& meeting, int code) {
+  meeting.reset();
   pollfd ready = {listener.get(), POLLIN, 0};
   while (::poll(&ready, 1, kLinger) > 0) {
     const Fd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -307,9 +344,10 @@ int refuse_all(const Fd& listener, int code) {
   return 1;
 }
 
-int keep() {
+int keep(uint64_t name, bool meets) {
   Fd listener(::dup3(0, 3, O_CLOEXEC));
-  ::closefrom(4);
+  Fd meeting(meets ? ::dup3(1, 4, O_CLOEXEC) : -1);
+  ::closefrom(meets ? 5 : 4);
   const int null = ::open("/dev/null", O_RDWR);
   for (int fd = 0; fd <= 2 && null >= 0; ++fd) ::dup2(null, fd);
   if (null > 2) ::close(null);
@@ -322,23 +360,24 @@ int keep() {
   ::setrlimit(RLIMIT_NOFILE, &files);
 
   const auto config = load_config(ConfigSources::of_process());
-  if (!config) return refuse_all(listener, EHOSTDOWN);
+  if (!config) return refuse_all(listener, meeting, EHOSTDOWN);
   (void)!::chdir("/");
   auto store = connect(*config, kKeeperProgram);
-  if (!store) return refuse_all(listener, EHOSTDOWN);
+  if (!store) return refuse_all(listener, meeting, EHOSTDOWN);
   Fd deletions(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
   Fd wake(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!deletions || !wake) return refuse_all(listener, ENOLCK);
-  Keeper(**store, std::move(listener), std::move(deletions), std::move(wake)).run();
+  if (!deletions || !wake) return refuse_all(listener, meeting, ENOLCK);
+  Keeper(**store, name, std::move(listener), std::move(meeting), std::move(deletions),
+         std::move(wake))
+      .run();
   return 0;
 }
 
 }  // namespace
 }  // namespace forebay::preload
 
-// Whoever starts it waits for the first process only.
-int main() {
-  const pid_t child = ::fork();
-  if (child != 0) return child < 0;
-  return forebay::preload::keep();
+int main(int words, char** word) {
+  if (words != 3) return 2;  // not for people
+  return forebay::preload::keep(std::strtoull(word[1], nullptr, 16),
+                                std::string_view(word[2]) == "meets");
 }

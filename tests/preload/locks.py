@@ -11,6 +11,21 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import rig
 
+# Locks a file, and has no child that it did not make.
+SEEN = r"""
+import fcntl, os, signal, sys
+seen = []
+signal.signal(signal.SIGCHLD, lambda *a: seen.append(1))
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)
+fcntl.flock(fd, fcntl.LOCK_EX)
+print("locked", flush=True)
+sys.stdin.readline()
+try:
+    os.waitpid(-1, 0)
+except ChildProcessError:
+    print("no child, no signal" if not seen else "a signal", flush=True)
+"""
+
 # Words on standard input, one to a line, on one open file: what each came to.
 OPEN_FILE = r"""
 import errno, fcntl, os, signal, struct, sys
@@ -26,6 +41,14 @@ def killed():
     if pid == 0:
         fcntl.flock(fd, fcntl.LOCK_EX)
         os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+def killed_at_once():
+    pid = os.fork()
+    if pid == 0:
+        while True: fcntl.flock(fd, fcntl.LOCK_EX)
+    import random, time
+    time.sleep(random.random() / 50)
+    os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
 def forked(call):
     pid = os.fork()
@@ -51,6 +74,7 @@ words = {
   "exclusive-in-child": lambda: forked(lambda: fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)),
   "free-in-child": lambda: forked(lambda: fcntl.flock(fd, fcntl.LOCK_UN)),
   "killed-child": killed,
+  "killed-at-once": killed_at_once,
   "range": lambda: ofd(OFD_SETLK, fcntl.F_WRLCK, 0, 10),
   "other-range": lambda: ofd(OFD_SETLK, fcntl.F_WRLCK, 10, 10),
   "range-in-child": lambda: forked(lambda: ofd(OFD_SETLK, fcntl.F_WRLCK, 0, 10)),
@@ -266,6 +290,29 @@ class Locks(rig.PreloadCase):
         self.assertEqual(other.does("exclusive"), "EAGAIN")
         self.assertEqual(one.does("free"), "done")
         self.assertEqual(other.does("exclusive"), "done")
+
+    def test_processes_of_a_user_share_a_keeper_that_they_do_not_see(self):
+        program = self.script("seen.py", SEEN)
+        crowd = [subprocess.Popen([rig.FOREBAY, "run", "--", rig.PYTHON, program, f"{self.view}/file{i}"],
+                                  env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                 for i in range(12)]
+        self.running += crowd
+        for one in crowd:
+            self.assertEqual(one.stdout.readline(), b"locked\n")
+        self.assertEqual(len(self.keepers()), 1)
+        for one in crowd:
+            out, _ = one.communicate(b"\n", rig.SOON)
+            self.assertEqual(out, b"no child, no signal\n")
+
+    def test_a_child_that_is_killed_takes_nothing_from_its_parent(self):
+        one, other = self.two()
+        self.assertEqual(one.does("exclusive"), "done")
+        for _ in range(20):
+            self.assertEqual(one.does("killed-at-once"), "done")
+        time.sleep(0.3)
+        self.assertEqual(other.does("exclusive"), "EAGAIN")
+        self.assertEqual(one.does("free"), "done")
+        self.soon(other, "exclusive")
 
     def test_keeper(self):
         one, other = self.two()
