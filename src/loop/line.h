@@ -56,9 +56,9 @@ class Line {
   // The one at `at` was served until now. False: nobody else is in this turn.
   bool served(Place& place, size_t at, Time now) {
     const Duration cost = now - last_ + later_;
-    // What was long because others had the core is forgiven after a while.
-    place.used_until =
-        std::min(std::max(place.used_until, last_) + cost * weight(), now + 2 * kLittle * weight());
+    // What was long because others had the core is forgiven after a round.
+    place.used_until = std::min(std::max(place.used_until, last_) + cost * weight(),
+                                now + kLittle * weight() + kRound);
     last_ = now;
     ++served_;
     if (full_ || count_ <= kFew) return true;
