@@ -26,7 +26,7 @@ namespace forebay {
 
 class Line {
  public:
-  static constexpr size_t kFew = 4;  // who are always looked at
+  static constexpr size_t kFew = 16;  // who are always looked at: their small writes may touch
   static constexpr Duration kVisit = std::chrono::microseconds(100);
   static constexpr Duration kQuantum = std::chrono::milliseconds(10);
   static constexpr Duration kRound = std::chrono::seconds(2);  // the most for all quanta together

@@ -66,7 +66,7 @@ TEST(Line, FewAreAlwaysLookedAt) {
 }
 
 TEST(Line, TheSameOnesStayForAQuantumAndThenOthersCome) {
-  Loop loop(std::vector<Duration>(16, 100us));
+  Loop loop(std::vector<Duration>(32, 100us));
   loop.run(1s);  // nobody uses little any more
   std::vector<size_t> heads;
   for (int i = 0; i < 3200; ++i) heads.push_back(loop.turn().front());
