@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <span>
 #include <atomic>
 #include <cstring>
 #include <exception>
@@ -49,14 +50,16 @@ T* shared_memory(size_t n) {
                        pid_t server) {
   become_child();
   std::optional<Stretch> whole;
+  int all = 0;
   const auto go = [&] {
+    all += n;
     barrier.ready.fetch_add(1);
-    while (barrier.ready.load() < n && barrier.failed.load() == 0) usleep(1000);
+    while (barrier.ready.load() < all && barrier.failed.load() == 0) usleep(1000);
     whole.emplace(server);
   };
   try {
     worker(index, go, out);
-    if (out.seconds == 0 && whole) whole->end(out);
+    if (out.ended == 0 && whole) whole->end(out);
   } catch (const std::exception& error) {
     strncpy(out.error, error.what(), sizeof out.error - 1);
     barrier.failed.store(1);
@@ -65,7 +68,6 @@ T* shared_memory(size_t n) {
 }
 
 void add(const Shared& one, FleetResult& result) {
-  result.seconds = std::max(result.seconds, one.seconds);
   result.cpu += one.cpu;
   result.operations += one.operations;
   result.done.push_back(one.operations);
@@ -95,7 +97,8 @@ Stretch::Stretch(pid_t server)
       server_cpu_(server ? cpu_seconds(server) : 0) {}
 
 void Stretch::end(Shared& out) const {
-  out.seconds = wall_seconds() - begin_;
+  out.began = begin_;
+  out.ended = wall_seconds();
   out.cpu = cpu_seconds(getpid()) - cpu_;
   out.server_begin = server_cpu_;
   out.server_end = server_ ? cpu_seconds(server_) : 0;
@@ -132,6 +135,9 @@ std::optional<std::string> run_fleet(int n, const Worker& worker, FleetResult& r
     add(one, result);
     samples.insert(samples.end(), one.latency, one.latency + one.samples);
   }
+  const std::span<const Shared> all(reports, static_cast<size_t>(n));
+  result.seconds = std::ranges::max(all, {}, &Shared::ended).ended -
+                   std::ranges::min(all, {}, &Shared::began).began;
   result.server_cpu = server_cpu(reports, static_cast<size_t>(n));
   if (!samples.empty()) {
     const auto middle = samples.begin() + static_cast<ptrdiff_t>(samples.size() / 2);

@@ -20,7 +20,7 @@ double cpu_seconds(pid_t pid);
 
 struct Shared {
   double cpu = 0;                           // of the measured part
-  double seconds = 0;                       // its wall time
+  double began = 0, ended = 0;              // by one clock for all
   double server_begin = 0, server_end = 0;  // what the server had used then; see Stretch
   uint64_t operations = 0;
   bool verified = false;
@@ -43,7 +43,7 @@ class Stretch {
 };
 
 struct FleetResult {
-  double seconds = 0;     // the longest of the processes
+  double seconds = 0;     // from the first one's begin to the last one's end
   double cpu = 0;         // of all of them
   double server_cpu = 0;  // from the first one's begin to the last one's end
   uint64_t operations = 0;
@@ -52,7 +52,8 @@ struct FleetResult {
   bool verified = false;       // all of them
 };
 
-// What one process does: prepares, calls `go` (which waits for the others), works, and fills `out`.
+// What one process does: prepares, calls `go` (which waits for the others; each time, if it is
+// called again by all), works, and fills `out`.
 using Worker = std::function<void(int index, const std::function<void()>& go, Shared& out)>;
 
 // A process of ours: it ends with its parent, and by signals that the parent may catch.

@@ -222,7 +222,10 @@ Worker client_of(const Load& load, uint64_t salt, pid_t server, const OpenDoor& 
     const auto door = open(load.file(number));
     Client client(load, number, salt, *door);
     go();
-    if (load.warm > 0) client.run(load.warm);
+    if (load.warm > 0) {
+      client.run(load.warm);
+      go();
+    }
     const Stretch timed(server);
     out.operations = client.run(load.seconds);
     if (load.write) door->close();

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "core/assert.h"
-#include "loop/line.h"
 #include "loop/spin.h"
 #include "loop/timer_queue.h"
 
@@ -77,10 +76,8 @@ struct EpollLoop::Impl {
   struct Lively {
     Poller* poller;  // null: forgotten meanwhile
     unsigned idle;   // turns without news
-    Line::Place place = {};
   };
   std::vector<Lively> lively;
-  Line line;                  // in which they are looked at
   std::vector<Poller*> told;  // to be told that the turn has ended; null: forgotten meanwhile
 
   // Events fetched and not yet delivered; unwatch() takes its own out.
@@ -104,10 +101,9 @@ struct EpollLoop::Impl {
   bool look(Duration most);
   bool look_awake();
   void yield();
-  bool give_way();
+  void give_way();
   void end_turn();
   bool poll_lively(bool may_rest);
-  void drop_forgotten();
   bool all_rest();
   bool sleep_on_memory(Duration& wait);
   int fetch(Duration wait);
@@ -218,12 +214,11 @@ void EpollLoop::Impl::end_turn() {
 
 // In the middle of a turn that has taken long: those who wait awake for this loop must not take it
 // for one who computes.
-bool EpollLoop::Impl::give_way() {
-  if (clock.now() - turn_began < spin.slice() / 5) return false;
+void EpollLoop::Impl::give_way() {
+  if (clock.now() - turn_began < spin.slice() / 5) return;
   end_turn();
   yield();
   turn_began = clock.now();
-  return true;
 }
 
 // Unless somebody who computes would take the core for long.
@@ -241,35 +236,22 @@ bool EpollLoop::Impl::poll_lively(bool may_rest) {
   // The more there are, the sooner an idle one is a burden to the others; but a look costs a
   // hundredth of what it costs to be rung.
   const size_t most = std::max<size_t>(kLivelyTurns / (lively.size() + 1), kLeastLivelyTurns);
-  const size_t count = lively.size();
-  const size_t head = line.begin(count, clock.now());
-  for (size_t k = 0; k < count; ++k) {
-    const size_t i = head + k < count ? head + k : head + k - count;
+  for (size_t i = 0; i < lively.size(); ++i) {
     Poller* const poller = lively[i].poller;
-    if (!poller || line.leaves_out(lively[i].place)) continue;
+    if (!poller) continue;
     const bool did = poller->poll();
     any = any || did;
-    if (lively[i].poller == poller) {
-      lively[i].idle = did ? 0 : lively[i].idle + may_rest;
-      if (lively[i].idle > most && poller->rest()) {
-        poller->lively_ = false;
-        lively[i].poller = nullptr;
-      }
+    if (did && shares_core) give_way();
+    if (lively[i].poller != poller) continue;
+    lively[i].idle = did ? 0 : lively[i].idle + may_rest;
+    if (lively[i].idle > most && poller->rest()) {
+      poller->lively_ = false;
+      lively[i].poller = nullptr;
     }
-    if (!did) continue;
-    if (!line.served(lively[i].place, i, clock.now())) break;
-    if (shares_core && give_way()) line.resume(clock.now());
   }
-  drop_forgotten();
+  std::erase_if(lively, [](const Lively& l) { return !l.poller; });
   if (shares_core) spin.crowd(static_cast<unsigned>(lively.size()));
   return any;
-}
-
-void EpollLoop::Impl::drop_forgotten() {
-  const auto gone = [](const Lively& l) { return !l.poller; };
-  const auto head = lively.begin() + static_cast<ptrdiff_t>(std::min(line.head(), lively.size()));
-  line.left(static_cast<size_t>(std::count_if(lively.begin(), head, gone)));
-  std::erase_if(lively, gone);
 }
 
 bool EpollLoop::Impl::all_rest() {
@@ -383,7 +365,6 @@ bool EpollLoop::run_one(Duration most) {
   // What came is looked at before what was posted, which may be waiting for it.
   const bool polled = m.poll_lively(true);
   const bool posted_ran = m.run_posted();
-  if (polled || posted_ran) m.line.end(m.clock.now());
   m.end_turn();
   if (m.shares_core && (polled || posted_ran)) m.yield();
   bool ran = polled || posted_ran || timers_ran;
