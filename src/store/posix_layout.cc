@@ -6,7 +6,7 @@ namespace forebay::posix {
 namespace {
 
 // The number of "key=number", if `text` begins so and no digit is left over; and takes it off.
-std::optional<uint32_t> take(std::string_view& text, std::string_view key) {
+std::optional<uint32_t> take_number(std::string_view& text, std::string_view key) {
   if (!text.starts_with(key)) return std::nullopt;
   const char* const end = text.data() + text.size();
   uint32_t value = 0;
@@ -76,8 +76,8 @@ std::optional<Layout> composite_layout(std::string_view bytes, const Numbers& nu
 }  // namespace
 
 std::optional<Layout> ceph_layout(std::string_view text) {
-  const auto unit = take(text, "stripe_unit="), count = take(text, "stripe_count="),
-             object = take(text, "object_size=");
+  const auto unit = take_number(text, "stripe_unit="), count = take_number(text, "stripe_count="),
+             object = take_number(text, "object_size=");
   if (!unit || !count || !object) return std::nullopt;
   if (*unit == 0 || *count == 0 || *object == 0 || *object % *unit != 0) return std::nullopt;
   return Layout{*count == 1 ? *object : *unit, *count, 0};
