@@ -325,7 +325,7 @@ class TwoMounts(rig.MountCase):
         # What is closed is free, and a wait ends when its turn comes.
         with open(self.theirs, "r+b") as b:
             fcntl.lockf(b, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.flock(b, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(b, fcntl.LOCK_EX)  # the kernel tells a mount of the last close a moment later
             waits = subprocess.Popen([sys.executable, "-c", LOCK, self.ours], stdout=subprocess.PIPE)
             self.addCleanup(waits.stdout.close)
             time.sleep(0.5)
