@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <span>
 #include <atomic>
 #include <cstring>
 #include <exception>
+#include <span>
 
 #include "core/assert.h"
 
