@@ -88,11 +88,11 @@ int use(Shared& shared, SharedState& state, uint64_t seed, int turns) {
 }
 
 TEST(NodeStateProcesses, LocksAndValuesHoldBetweenThem) {
-  constexpr int kProcesses = 6, kTurns = 2000;
+  constexpr int kCrowd = 6, kTurns = 2000;
   const uint64_t seed = test_seed();
   Mapping shared;
   std::vector<pid_t> children;
-  for (int i = 0; i < kProcesses; ++i) {
+  for (int i = 0; i < kCrowd; ++i) {
     children.push_back(fork_child([&, i] {
       NodeState state(shared->node);
       return use(*shared, state, seed + i, kTurns);
@@ -102,7 +102,7 @@ TEST(NodeStateProcesses, LocksAndValuesHoldBetweenThem) {
   EXPECT_EQ(shared->torn, 0u);
   EXPECT_EQ(shared->left, shared->writes);
   EXPECT_EQ(shared->right, shared->writes);
-  EXPECT_EQ(NodeState(shared->node).get(kPointer).value(), uint64_t{kProcesses} * kTurns);
+  EXPECT_EQ(NodeState(shared->node).get(kPointer).value(), uint64_t{kCrowd} * kTurns);
   EXPECT_EQ(shared->node.sleepers, 0u);
 }
 
@@ -121,11 +121,11 @@ TEST(NodeStateProcesses, ASleeperIsWoken) {
 }
 
 TEST(ArbiterProcesses, LocksAndValuesHoldBetweenThem) {
-  constexpr int kProcesses = 4, kTurns = 300;
+  constexpr int kCrowd = 4, kTurns = 300;
   const uint64_t seed = test_seed();
   Mapping shared;
   std::vector<pid_t> children;
-  for (int i = 0; i < kProcesses; ++i) {
+  for (int i = 0; i < kCrowd; ++i) {
     children.push_back(fork_child([&, i] {
       const auto state = accept_invitation(*shared);
       return state ? use(*shared, **state, seed + i, kTurns) : 3;
@@ -137,7 +137,7 @@ TEST(ArbiterProcesses, LocksAndValuesHoldBetweenThem) {
   EXPECT_EQ(shared->torn, 0u);
   EXPECT_EQ(shared->left, shared->writes);
   const auto last = accept_invitation(*shared).value();
-  EXPECT_EQ(last->get(kPointer).value(), uint64_t{kProcesses} * kTurns);
+  EXPECT_EQ(last->get(kPointer).value(), uint64_t{kCrowd} * kTurns);
 }
 
 TEST(ArbiterProcesses, WhatAKilledOneHeldIsFree) {
