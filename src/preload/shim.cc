@@ -19,8 +19,7 @@ thread_local int following = 0;
 namespace {
 
 std::atomic<const Served*> g_served{nullptr};
-constexpr pthread_mutex_t kUnlocked = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-pthread_mutex_t g_loading = kUnlocked;
+pthread_mutex_t g_loading = PTHREAD_MUTEX_INITIALIZER;
 std::atomic<unsigned> g_refusals{0};
 std::atomic<bool> g_begun{false};
 
@@ -77,14 +76,11 @@ __attribute__((constructor)) void begin(int, char**, char** environment) {
   const int kept = errno;
   (void)served_cwd();  // learned now, while there is one thread
   keep_streams_over_fork();
-  // A child must not find libraries that another thread was just loading: libc takes them for
-  // whole. (Recursive: a signal's handler may fork while its thread loads.)
-  ::pthread_atfork([] { ::pthread_mutex_lock(&g_loading); },
-                   [] { ::pthread_mutex_unlock(&g_loading); },
-                   [] {
-                     g_loading = kUnlocked;
-                     drop_parents_connections();
-                   });
+  ::pthread_atfork(nullptr, nullptr, [] {
+    // A child that was forked while another thread was loading loads for itself.
+    ::pthread_mutex_init(&g_loading, nullptr);
+    drop_parents_connections();
+  });
   adopt_inherited();
   for (int fd = 0; fd <= 2; ++fd)
     if (is_served(fd)) standard_stream_changed(fd);
