@@ -190,6 +190,16 @@ void show_state(const Json& exported) {
              s["journal"]["failing"].boolean() ? "; the journal CANNOT BE WRITTEN" : "");
 }
 
+void show_shortcuts(const Json& exported) {
+  const Json& s = exported["shortcuts"];
+  if (s["granted"].integer() == 0) return;
+  fmt::print(
+      "{}: shortcuts: {} files are lent to clients on this node; {} times in all, {} wanted "
+      "back\n",
+      exported["name"].text(), s["out"].integer(), s["granted"].integer(),
+      s["wanted_back"].integer());
+}
+
 void show_exports(const Json& status) {
   std::vector<std::vector<std::string>> rows = {
       {"EXPORT", "WHAT", "REQUESTS", "FAILED", "UNDER WAY", "WRITTEN", "READ", "BUFFERS"}};
@@ -207,6 +217,7 @@ void show_exports(const Json& status) {
     show_scheduler(e);
     show_sieve(e);
     show_write_behind(e);
+    show_shortcuts(e);
     show_state(e);
   }
 }
@@ -225,20 +236,28 @@ void show_servers(const Json& status) {
 
 void show_sessions(const Json& status) {
   std::vector<std::vector<std::string>> rows = {{"CLIENT", "PROGRAM", "USER", "JOB", "EXPORT",
-                                                 "REQUESTS", "UNDER WAY", "WRITTEN", "READ",
-                                                 "LATENCY", "99 %"}};
-  for (const Json& s : status["sessions"].array())
-    rows.push_back(
-        {fmt::format("{} {}{}", printable(s["host"].text()), s["pid"].integer(),
-                     s["connected"].boolean() ? "" : " (lost)"),
-         printable(s["program"].text()), user_name(static_cast<uint32_t>(s["uid"].integer())),
-         s["job"].text().empty() ? "-" : printable(s["job"].text()), s["export"].text(),
-         number(s["requests"]), number(s["flights"]), bytes(s["bytes_in"]), bytes(s["bytes_out"]),
-         microseconds(s["latency_us"]["p50"]), microseconds(s["latency_us"]["p99"])});
+                                                 "REQUESTS", "ITSELF", "UNDER WAY", "WRITTEN",
+                                                 "READ", "LATENCY", "99 %"}};
+  for (const Json& s : status["sessions"].array()) {
+    const Json& itself = s["by_shortcut"];
+    const auto sum = [](const Json& a, const Json& b) {
+      return about_size(static_cast<uint64_t>(a.integer() + b.integer()));
+    };
+    rows.push_back({fmt::format("{} {}{}", printable(s["host"].text()), s["pid"].integer(),
+                                s["connected"].boolean() ? "" : " (lost)"),
+                    printable(s["program"].text()),
+                    user_name(static_cast<uint32_t>(s["uid"].integer())),
+                    s["job"].text().empty() ? "-" : printable(s["job"].text()), s["export"].text(),
+                    number(s["requests"]),
+                    std::to_string(itself["reads"].integer() + itself["writes"].integer()),
+                    number(s["flights"]), sum(s["bytes_in"], itself["bytes_written"]),
+                    sum(s["bytes_out"], itself["bytes_read"]), microseconds(s["latency_us"]["p50"]),
+                    microseconds(s["latency_us"]["p99"])});
+  }
   if (rows.size() == 1)
     fmt::print("\nNo clients.\n");
   else
-    fmt::print("\n{}", columns(rows, "<<<<<>>>>>>"));
+    fmt::print("\n{}", columns(rows, "<<<<<>>>>>>>"));
 }
 
 void show_status(const Json& status, const std::string& addresses) {

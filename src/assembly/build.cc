@@ -211,6 +211,7 @@ ExportOptions export_options(const ExportConfig& config) {
                                                              : When::asked;
   options.write_behind.memory = config.write_behind_memory;
   options.write_behind.age = config.write_behind_age;
+  options.shortcuts = config.shortcuts;
   return options;
 }
 

@@ -62,6 +62,7 @@ struct ExportConfig {
   std::string write_behind = "hint";
   uint64_t write_behind_memory = 32_MiB;
   Duration write_behind_age = std::chrono::seconds(1);
+  bool shortcuts = true;
   std::string key_file;
   bool trace = false;
 };

@@ -141,6 +141,10 @@ std::vector<Key> describe(ExportConfig& c) {
        64_KiB,
        uint64_t(1) << 40},
       {"write_behind_age", &c.write_behind_age, "how long such a write may wait"},
+      {"shortcuts", &c.shortcuts,
+       "programs on the server's node read and write files of a local file system themselves while "
+       "they are alone with them; `false`: everything goes through the server, where it is "
+       "counted, ordered and merged; see [shortcuts](consistency.md#shortcuts)"},
       {"key_file", &c.key_file,
        "the secret that makes handles unforgeable, made if absent and shared by all servers of the "
        "export; empty: `.forebay/key` in path"},

@@ -115,6 +115,10 @@ Leases::Recalled Leases::recall_writer(std::string_view name, const Who& user, T
   return out;
 }
 
+bool Leases::held_of(std::string_view file) const {
+  return files_.find(file) != files_.end();
+}
+
 bool Leases::holds(uint64_t client, Number number) const {
   const auto lease = leases_.find(number);
   return lease != leases_.end() && lease->second.who.client == client;

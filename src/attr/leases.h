@@ -94,6 +94,7 @@ class Leases {
   // May the client write to the file what it has kept under this lease?
   bool writes(uint64_t client, Number lease, std::string_view file) const;
   bool written_by(std::string_view file, const Who& who) const;  // under a write lease
+  bool held_of(std::string_view file) const;                     // by anybody, recalled or not
   size_t held() const { return leases_.size(); }
   size_t held_to_write() const { return writers_; }
   Duration term() const { return term_; }

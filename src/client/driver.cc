@@ -46,12 +46,18 @@ Driver::Driver(const RemoteOptions& options, const RemoteRuntime& runtime, bool 
       transport_(runtime.make_transport(loop_)),
       lent_(make_lent(runtime.lent)),
       session_(std::make_unique<Session>(loop_, *transport_, options, patient)) {
+  if (own_loop_ && !options.relay) {
+    shortcuts_ = std::make_unique<Shortcuts>(Shortcuts::Parts{
+        [this](Request&& request) { return ask_shortcut(std::move(request)); },
+        [this] { return session_->connection(); }, [this] { return session_->descriptor(); }});
+  }
   if (!lent_) return;
   transport_->lend(lent_->pages());
   session_->lend(lent_);
 }
 
 Driver::~Driver() {
+  if (shortcuts_) shortcuts_->give_back();
   Waiter waiter;
   run(waiter, [&] { session_->when_idle([&] { finish(waiter); }); });
   {
@@ -75,6 +81,13 @@ void Driver::leave() {
 }
 
 Result<Reply> Driver::call(Request&& request) {
+  if (shortcuts_ && session_->shares_memory()) {
+    if (auto done = shortcuts_->call(request)) return std::move(*done);
+  }
+  return send(std::move(request));
+}
+
+Result<Reply> Driver::send(Request&& request) {
   Waiter waiter;
   std::optional<Result<Reply>> answer;
   run(waiter, [&] {
@@ -90,6 +103,32 @@ Result<Reply> Driver::call(Request&& request) {
   return std::move(*answer);
 }
 
+// Without a server that shares memory there is nothing to ask; and what is under way comes first.
+Shortcuts::Answer Driver::ask_shortcut(Request&& request) {
+  Waiter waiter;
+  Shortcuts::Answer answer{Error(EAGAIN), nullptr, 0};
+  const Handle file = request.handle;
+  run(waiter, [&] {
+    if (!session_->region() || session_->busy_with(file)) return finish(waiter);
+    session_->submit(
+        std::move(request),
+        [&](Result<Reply>&& result) {
+          // Meanwhile the server may have crashed, and lost what it had acknowledged.
+          if (result && session_->busy_with(file)) result = Error(EAGAIN);
+          answer = {std::move(result), session_->region(), session_->connection()};
+          finish(waiter);
+        },
+        false);
+  });
+  return answer;
+}
+
+RemoteStore::Stats Driver::stats() const {
+  RemoteStore::Stats stats = session_->stats();
+  if (shortcuts_) stats.by_shortcut = shortcuts_->done();
+  return stats;
+}
+
 Result<Handle> Driver::root() {
   Waiter waiter;
   std::optional<Result<Handle>> answer;
@@ -102,7 +141,15 @@ Result<Handle> Driver::root() {
   return std::move(*answer);
 }
 
+// What is called from now on comes after it, so not by a shortcut: not before it has been sent.
 void Driver::submit(Request&& request, Completion&& done) {
+  if (!shortcuts_ || request.handle.empty()) return enqueue(std::move(request), std::move(done));
+  const Handle file = request.handle;
+  enqueue(std::move(request), std::move(done));
+  shortcuts_->submitted(file);
+}
+
+void Driver::enqueue(Request&& request, Completion&& done) {
   if (!own_loop_ || leader_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
     return session_->submit(std::move(request), std::move(done), true);
   }

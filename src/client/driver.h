@@ -35,6 +35,7 @@
 
 #include "client/lent_memory.h"
 #include "client/session.h"
+#include "client/shortcuts.h"
 
 namespace forebay {
 
@@ -52,9 +53,12 @@ class Driver {
   void give_back(uint64_t lease);
   Duration leases_until() const { return session_->leases_until(); }
 
-  RemoteStore::Stats stats() const { return session_->stats(); }
+  RemoteStore::Stats stats() const;
   int descriptor() const { return session_->descriptor(); }
   LentMemory* lent() const { return lent_.get(); }  // null: none
+  void abandon_shortcuts() {
+    if (shortcuts_) shortcuts_->abandon();
+  }
 
  private:
   struct Waiter {
@@ -62,6 +66,9 @@ class Driver {
     std::condition_variable changed;
   };
 
+  Result<Reply> send(Request&& request);
+  void enqueue(Request&& request, Completion&& done);
+  Shortcuts::Answer ask_shortcut(Request&& request);
   template <class Begin>
   void run(Waiter& waiter, Begin&& begin);
   void finish(Waiter& waiter);
@@ -85,6 +92,7 @@ class Driver {
   std::unique_ptr<Transport> transport_;
   std::shared_ptr<LentMemory> lent_;
   std::unique_ptr<Session> session_;
+  std::unique_ptr<Shortcuts> shortcuts_;  // null: a simulation, or for other clients
 
   // The leader's.
   Waiter* leading_for_ = nullptr;

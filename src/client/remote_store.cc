@@ -97,6 +97,7 @@ class RemoteStoreImpl final : public RemoteStore {
   // Closes the child's copy of the parent's socket, so that the server sees when the parent ends.
   static void abandon(Process& parents) {
     if (const int socket = parents.driver.descriptor(); socket >= 0) ::close(socket);
+    parents.driver.abandon_shortcuts();
   }
 
   const RemoteOptions options_;

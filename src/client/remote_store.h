@@ -71,6 +71,7 @@ class RemoteStore : public Store {
     // Through memory that is shared with the server: requests on lent memory, chunks in the area,
     // writes in boxes.
     uint64_t lent = 0, in_area = 0, boxed = 0;
+    uint64_t by_shortcut = 0;  // reads and writes that were done here (client/shortcuts.h)
   };
   virtual Stats stats() const = 0;
 };

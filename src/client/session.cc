@@ -53,8 +53,13 @@ Session::~Session() {
 }
 
 RemoteStore::Stats Session::stats() const {
-  return {reconnects_.get(),    resent_.get(),  requests_.get(),
-          lent_requests_.get(), in_area_.get(), in_boxes_.get()};
+  return {reconnects_.get(),
+          resent_.get(),
+          requests_.get(),
+          lent_requests_.get(),
+          in_area_.get(),
+          in_boxes_.get(),
+          0};
 }
 
 void Session::submit(Request&& request, Completion&& done, bool background) {
@@ -122,6 +127,12 @@ void Session::when_idle(Task task) {
 void Session::check_idle() {
   if (!idle() || idle_waiters_.empty()) return;
   for (Task& task : std::exchange(idle_waiters_, {})) task();
+}
+
+bool Session::busy_with(const Handle& file) const {
+  const auto about = [&](const FlightRef& f) { return f && f->message.request.handle == file; };
+  return uncommitted_.knows(file) || std::ranges::any_of(queue_, about) ||
+         std::ranges::any_of(slots_, [&](const Slot& slot) { return about(slot.flight); });
 }
 
 // Invariants 3, 6 and 7.
@@ -354,6 +365,7 @@ void Session::on_up(const wire::Welcome& welcome, bool resumed) {
   look_every_ =
       std::clamp<Duration>(std::chrono::milliseconds(welcome.grace_ms) / 8, kLeastLook, kMostLook);
   region_ = link_.shared();
+  shares_memory_ = region_ != nullptr;
   if (resumed) resend();
   fail_unknown(std::move(failed));
   for (Up& up : std::exchange(up_waiters_, {})) up(welcome_.root);
@@ -362,12 +374,14 @@ void Session::on_up(const wire::Welcome& welcome, bool resumed) {
 }
 
 void Session::on_down(bool farewell, bool written) {
+  ++lost_connections_;
   lose_leases();
   recalled_early_.clear();
   landing_ = nullptr;
   // What was answered before a goodbye may be seen after it.
   if (region_) on_posts(~uint64_t(0));
   region_.reset();
+  shares_memory_ = false;
   for (Slot& slot : slots_) {
     if (slot.flight) slot.flight->boxed = false;
   }

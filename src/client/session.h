@@ -46,8 +46,9 @@
 // Leases end with the connection, and are renewed while there is one; what is recalled is the
 // holder's to drop and to give back.
 //
-// Threads: everything on the loop, except stats(), leases_until(), descriptor() and a request's
-// stop_token, which may be stopped from any thread. Completions run on the loop and may submit.
+// Threads: everything on the loop, except stats(), leases_until(), descriptor(), connection()
+// and a request's stop_token, which may be stopped from any thread. Completions run on the loop and
+// may submit.
 #pragma once
 
 #include <atomic>
@@ -114,6 +115,15 @@ class Session final : private Link::User {
 
   RemoteStore::Stats stats() const;
   int descriptor() const { return link_.descriptor(); }
+  // The memory that it shares with the server just now; null: none.
+  const std::shared_ptr<SharedRegion>& region() const { return region_; }
+  // Is anything about the file unanswered, or is there a loss to be told of first?
+  bool busy_with(const Handle& file) const;
+  bool shares_memory() const {
+    return shares_memory_.load(std::memory_order_relaxed);
+  }  // any thread
+  // Another number after every connection that was lost. Any thread.
+  uint64_t connection() const { return lost_connections_.load(); }
 
  private:
   struct Flight;
@@ -129,7 +139,10 @@ class Session final : private Link::User {
                           std::span<const std::byte> message) override;
   void on_payload() override;
   void on_posts(uint64_t bits) override;
-  void on_parting() override { lose_leases(); }
+  void on_parting() override {
+    ++lost_connections_;
+    lose_leases();
+  }
   void on_down(bool farewell, bool written) override;
   void on_give_up(const Error& why) override;
   bool waiting() const override { return !idle() || !locks_.empty(); }
@@ -219,6 +232,8 @@ class Session final : private Link::User {
   uint64_t eager_left_ = 0;
   wire::Welcome welcome_;
   std::shared_ptr<SharedRegion> region_;  // while the link is up; null: none
+  std::atomic<bool> shares_memory_{false};
+  std::atomic<uint64_t> lost_connections_{0};
   Uncommitted uncommitted_;
   LockLedger locks_;
   Duration look_every_{0};

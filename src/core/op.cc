@@ -63,6 +63,8 @@ constexpr std::array<OpInfo, kOpCount> kOps = {{
     {Op::attr_list, "attr_list", OpKind::shared, kKeeps, kAgain, kHandle | kRight, 0, 0},
     {Op::lease, "lease", OpKind::shared, kKeeps, kAgain, kHandle | kRight, kCookie | kFlags,
      kFlagShared | kFlagReclaim},
+    {Op::shortcut, "shortcut", OpKind::shared, kKeeps, kAgain, kHandle | kRight, kFlags,
+     kFlagShared},
 }};
 
 constexpr bool rows_are_in_order() {

@@ -76,8 +76,15 @@ enum class Op : uint8_t {
           // [flag_reclaim, cookie: renew this one, and all]
           //            -> value (its number), count (milliseconds from the request on), attr
           //               (EOPNOTSUPP: not here; EAGAIN: not now; ENOLCK: too many, or not held)
+  // A client on the server's node wants to read, or write, the file itself for a while
+  // (server/shortcuts.h).
+  shortcut,  // handle, right, [flag_shared: to read only]
+             //         -> data (its path), count and attr.file_id (its device and inode there),
+             //            value (the generation, 32 bits, and the number of the shortcut's word),
+             //            end (the right is for reading, too)
+             //            (EOPNOTSUPP: never; EAGAIN: not now)
 };
-inline constexpr int kOpCount = static_cast<int>(Op::lease) + 1;
+inline constexpr int kOpCount = static_cast<int>(Op::shortcut) + 1;
 
 // Which fields a request uses. A server refuses a request that lacks one of `needs` or carries one
 // that is in neither list.

@@ -226,8 +226,9 @@ Result<void> check(const Request& request) {
 Result<void> check_at_back_end(const Request& request) {
   if (auto good = check(request); !good) return good;
   if (op_info(request.op).kind == OpKind::shared || (request.flags & kFlagAppend) != 0) {
-    return Error(EOPNOTSUPP, fmt::format("{}: attributes, appends and leases need a server",
-                                         op_info(request.op).name));
+    return Error(EOPNOTSUPP,
+                 fmt::format("{}: attributes, appends, leases and shortcuts need a server",
+                             op_info(request.op).name));
   }
   return {};
 }

@@ -275,7 +275,8 @@ int fb_fcntl(int fd, int command, ...) {
   void* const argument = va_arg(more, void*);
   va_end(more);
   if (is_served(fd)) return control(fd, command, argument);
-  const int done = next<"fcntl64", int>(fd, command, argument);
+  int done = next<"fcntl64", int>(fd, command, argument);
+  if (command == F_DUPFD_CLOEXEC && inside != 0) done = move_away(done);
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) fresh(done);
   if (command == F_DUPFD && inside == 0 && done >= 0 && done <= 2) standard_stream_changed(done);
   return done;

@@ -22,6 +22,7 @@
 #include "server/reserve.h"
 #include "server/server.h"
 #include "server/shared_state.h"
+#include "server/shortcuts.h"
 #include "server/sieved_store.h"
 #include "server/small_writes.h"
 #include "store/store.h"
@@ -48,6 +49,7 @@ class Export : public std::enable_shared_from_this<Export> {
   LockTable locks{options.lock_marker, options.lock_grace};
   const std::shared_ptr<LeaseTable> leases;
   SmallWrites small_writes{*this};
+  ShortcutTable shortcuts;
 
   SharedState& state() const { return *state_; }
 
@@ -62,6 +64,7 @@ class Export : public std::enable_shared_from_this<Export> {
   bool lives_here(const Handle& file) const { return !relay || relay->lives_here(file); }
 
   void drop_store() {  // waits for its calls
+    shortcuts.end_all();
     if (relay) relay->close();
     small_writes.close();
     state_->close();

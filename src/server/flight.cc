@@ -9,6 +9,7 @@
 #include "server/name_flight.h"
 #include "server/relay_flight.h"
 #include "server/session.h"
+#include "server/shortcut_flight.h"
 
 namespace forebay::server {
 namespace {
@@ -30,6 +31,11 @@ bool takes_write_lease(const Request& r) {
   return r.op == Op::lease && (r.flags & (kFlagShared | kFlagReclaim)) == 0;
 }
 
+// It waits until nobody writes to the file unknown to us.
+bool takes_read_lease(const Request& r) {
+  return r.op == Op::lease && (r.flags & (kFlagShared | kFlagReclaim)) == kFlagShared;
+}
+
 }  // namespace
 
 std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session,
@@ -47,6 +53,9 @@ std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session,
   }
   if (message.request.op == Op::lease) {
     return std::make_shared<LeaseFlight>(std::move(session), std::move(message));
+  }
+  if (message.request.op == Op::shortcut) {
+    return std::make_shared<ShortcutFlight>(std::move(session), std::move(message));
   }
   if ((bulk_write || bulk_read) && RelayFlight::takes(*session, message)) {
     return std::make_shared<RelayFlight>(std::move(session), std::move(message));
@@ -256,7 +265,9 @@ Result<Extents> Flight::wanted() const {
 
 // True if the request may go on at once.
 bool Flight::reserve() {
-  if (!is_transfer(op) && op != Op::resize && op != Op::fallocate && !takes_write_lease(request_)) {
+  const bool reads_under_lease = takes_read_lease(request_);
+  if (!is_transfer(op) && op != Op::resize && op != Op::fallocate && !takes_write_lease(request_) &&
+      !(reads_under_lease && exported().shortcuts.any())) {
     return true;
   }
   if ((request_.flags & kFlagAppend) != 0) return true;  // its home will say where it goes
@@ -264,7 +275,8 @@ bool Flight::reserve() {
   Result<Extents> extents = wanted();
   if (!extents) return fail(std::move(extents).error()), false;
   if (extents->empty()) return true;
-  const auto mode = op == Op::read ? ReservationTable::Mode::read : ReservationTable::Mode::write;
+  const auto mode = op == Op::read || reads_under_lease ? ReservationTable::Mode::read
+                                                        : ReservationTable::Mode::write;
   return exported().reservations.add(reservation_, exported().store().identity(request_.handle),
                                      mode, std::move(*extents), loop(),
                                      [self = shared_from_this()] { self->granted(); });

@@ -74,12 +74,27 @@ Result<LeaseTable::Granted> LeaseTable::take(const File& file, attr::Leases::Kin
   if (write && gates_.contains(std::string(file.identity))) {
     return Error(EAGAIN, "others wait for the file");
   }
+  if (lent_.contains(file.identity)) return Error(EAGAIN, "a client works on the file itself");
   mark();
   const auto lease =
       leases_.take(file.identity, user_of(file, session.id()), kind, session.loop().now());
   update();
   if (!lease) return lease.error();
   return granted(*lease, session);
+}
+
+bool LeaseTable::lend(std::string_view file) {
+  std::lock_guard lock(mutex_);
+  if (survivors_term_ != Duration::zero() || leases_.held_of(file) ||
+      gates_.contains(std::string(file))) {
+    return false;
+  }
+  return lent_.emplace(file).second;
+}
+
+void LeaseTable::returned(std::string_view file) {
+  std::lock_guard lock(mutex_);
+  if (const auto found = lent_.find(file); found != lent_.end()) lent_.erase(found);
 }
 
 Result<LeaseTable::Granted> LeaseTable::renew(Number lease, Session& session) {

@@ -18,19 +18,48 @@ void Reservation::release() {
   if (ReservationTable* table = std::exchange(table_, nullptr)) table->release(file_, id_);
 }
 
+// Under the lock.
+ReservationTable::File& ReservationTable::file_of(const std::string& key) {
+  auto& file = files_[key];
+  if (!file) file = std::make_unique<File>();
+  return *file;
+}
+
 bool ReservationTable::add(Reservation& out, std::string_view name, Mode mode, Extents extents,
                            Loop& loop, Task granted) {
   FOREBAY_ASSERT(!out);
+  std::unordered_map<plan::Reservations::Id, Waiter> asked;
+  {
+    std::lock_guard lock(mutex_);
+    std::string key(name);
+    File& file = file_of(key);
+    out.table_ = this;
+    out.file_ = std::move(key);
+    out.id_ = next_id_++;
+    if (file.reservations.add(out.id_, mode, std::move(extents))) return true;
+    file.waiting.emplace(out.id_, Waiter{&loop, std::move(granted)});
+    asked.swap(file.holders);
+  }
+  for (auto& [id, holder] : asked) holder.loop->post(std::move(holder.granted));
+  return false;
+}
+
+bool ReservationTable::hold(Reservation& out, std::string_view name, Mode mode, Extents extents,
+                            Loop& loop, Task wanted) {
+  FOREBAY_ASSERT(!out);
   std::lock_guard lock(mutex_);
   std::string key(name);
-  auto& file = files_[key];
-  if (!file) file = std::make_unique<File>();
+  File& file = file_of(key);
+  const plan::Reservations::Id id = next_id_++;
+  if (!file.reservations.add(id, mode, std::move(extents))) {
+    file.reservations.release(id);  // it came last: nobody waits for it
+    return false;
+  }
   out.table_ = this;
   out.file_ = std::move(key);
-  out.id_ = next_id_++;
-  if (file->reservations.add(out.id_, mode, std::move(extents))) return true;
-  file->waiting.emplace(out.id_, Waiter{&loop, std::move(granted)});
-  return false;
+  out.id_ = id;
+  file.holders.emplace(id, Waiter{&loop, std::move(wanted)});
+  return true;
 }
 
 void ReservationTable::release(const std::string& name, plan::Reservations::Id id) {
@@ -44,6 +73,10 @@ void ReservationTable::release(const std::string& name, plan::Reservations::Id i
     if (auto own = file.waiting.find(id); own != file.waiting.end()) {
       dropped = std::move(own->second.granted);
       file.waiting.erase(own);
+    }
+    if (auto own = file.holders.find(id); own != file.holders.end()) {
+      dropped = std::move(own->second.granted);
+      file.holders.erase(own);
     }
     for (auto next : file.reservations.release(id)) {
       auto waiter = file.waiting.find(next);

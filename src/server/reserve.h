@@ -52,6 +52,11 @@ class ReservationTable {
   bool add(Reservation& out, std::string_view file, Mode mode, Extents extents, Loop& loop,
            Task granted);
 
+  // Reserves for as long as nobody else needs it, if it can be had at once. When somebody begins to
+  // wait for anything of the file, `wanted` is posted to `loop`, once.
+  bool hold(Reservation& out, std::string_view file, Mode mode, Extents extents, Loop& loop,
+            Task wanted);
+
   size_t held() const;  // for tests and status
 
  private:
@@ -65,7 +70,9 @@ class ReservationTable {
   struct File {
     plan::Reservations reservations;
     std::unordered_map<plan::Reservations::Id, Waiter> waiting;
+    std::unordered_map<plan::Reservations::Id, Waiter> holders;  // that are not asked for it yet
   };
+  File& file_of(const std::string& key);
   // Files without reservations are kept up to this many, so that a file in use is not made anew for
   // every request.
   static constexpr size_t kKeptFiles = 256;

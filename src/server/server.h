@@ -98,6 +98,9 @@ struct ExportOptions {
   std::string lease_marker = {};
   Duration lease_time = std::chrono::seconds(5);
   StateOptions state = {};
+  // May clients on this node work on files themselves, where they are alone with them
+  // (server/shortcuts.h)?
+  bool shortcuts = true;
 };
 
 // The servers that serve the same exports together (server/relay.h): each file has one of them as

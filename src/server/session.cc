@@ -483,7 +483,8 @@ Memory Session::take_released(wire::Bytes message, uint32_t payload) {
 
 // It may come back, without what it held.
 void Session::cut_off_holder() {
-  if (connected()) refuse(Error(ETIMEDOUT, "a lease was not given back in time: cut off"), 0);
+  if (connected())
+    refuse(Error(ETIMEDOUT, "a lease or shortcut was not given back in time: cut off"), 0);
 }
 
 // ---- Rights ----
@@ -535,6 +536,7 @@ void Session::end_use(HeldRight& held) {
 }
 
 bool Session::let_go(const Right& right) {
+  shortcuts_.close(right.bytes);
   if (const auto found = rights_.find(right.bytes); found != rights_.end()) {
     const std::shared_ptr<HeldRight> held = std::move(found->second);
     rights_.erase(found);

@@ -41,6 +41,20 @@ struct SessionInfo {
   std::atomic<bool> connected{false};
   Counter flights, requests, bytes_in, bytes_out;
   Histogram latency;  // of its requests, from arrival to answer, in nanoseconds
+
+  // What it says that it has done by shortcuts (transport/shared_shortcut.h): in memory that it
+  // shares while it is connected.
+  struct ByShortcut {
+    uint64_t reads = 0, writes = 0, bytes_read = 0, bytes_written = 0;
+  };
+  ByShortcut by_shortcut() const;
+  void shares(std::shared_ptr<SharedRegion> region);  // null: no more
+
+ private:
+  ByShortcut said() const;
+  mutable std::mutex mutex_;
+  std::shared_ptr<SharedRegion> region_;
+  ByShortcut before_;  // by earlier connections
 };
 
 class Session final : public std::enable_shared_from_this<Session>, private ConnectionHandler {
@@ -72,7 +86,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
 
   // ---- For flights ----
   uint64_t id() const { return parts_.info->id; }
-  uint32_t pid() const { return parts_.info->pid; }
+  uint32_t pid() const { return parts_.info->pid; }  // as the client says
+  uint32_t kernel_pid() const { return connection_ ? connection_->peer().pid : 0; }
   bool relayed() const { return parts_.relayed; }
   // As the one whose writes may be lost (BehindStore). Nobody can tell which of another server's
   // clients is to be told: they all learn it from the file's verifier, as if they were gone.
@@ -95,6 +110,10 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   const std::shared_ptr<BufferPool>& area() const { return area_; }
   // The memory that the client of this connection lends; null: none.
   std::shared_ptr<SharedPages> lent() const;
+  // The memory that the client of this connection shares; null: none.
+  const std::shared_ptr<SharedRegion>& region() const { return region_; }
+  Shortcuts& shortcuts() { return shortcuts_; }
+  void shortcut_ended() { leave_if_drained(); }
   // The most that moves in one frame: what both sides have agreed on.
   uint32_t chunk() const { return parts_.welcome.chunk; }
   // `into`: where in the area the bytes are to be put, if that is where they go.
@@ -115,7 +134,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   bool may_hold_leases() const { return !parts_.relayed; }
   void send_recalls(const std::vector<LeaseTable::Number>& leases);
   void send_recalls() { send_recalls(exported().leases->take_recalls(id())); }
-  void cut_off_holder();
+  void cut_off_holder();                               // of a lease, or of a shortcut
   uint64_t attachment() const { return attachment_; }  // which of its connections this is
 
   // Rights. A session holds what it has opened, and what it presents that was granted before (to
@@ -256,6 +275,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   RelayedLocks relayed_locks_;
 
   std::shared_ptr<SharedRegion> region_;
+  Shortcuts shortcuts_{*this};
   std::shared_ptr<BufferPool> area_;
   std::unordered_map<uint64_t, Given> given_;  // by the place in the area
 

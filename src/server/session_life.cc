@@ -26,6 +26,7 @@ bool Session::attach(std::unique_ptr<Connection>& connection, bool resumed) {
   loop().cancel(std::exchange(grace_timer_, 0));
   connection_ = std::move(connection);
   region_ = connection_->shared();
+  parts_.info->shares(region_);
   if (region_ && region_->area().size() >= chunk()) {
     // The store lets go of the area before the area itself goes.
     auto prepared = exported().store().prepare(region_->area(), chunk());
@@ -62,6 +63,8 @@ void Session::detach(const Error& why, LeaseTable::Left how) {
   parts_.info->connected = false;
   closing_ = false;
   exported().leases->lose(id(), how, loop());
+  dropped_ ? shortcuts_.drop() : shortcuts_.recall_all();
+  parts_.info->shares(nullptr);
   connection_.reset();  // before flights give back the buffers that it reads into and sends from
   const auto area = std::move(area_);  // until those who wait for a buffer of it have been told
   area_.reset();
@@ -89,6 +92,30 @@ void Session::detach(const Error& why, LeaseTable::Left how) {
     self->grace_timer_ = 0;
     self->end();
   });
+}
+
+// ---- What it says of itself ----
+
+SessionInfo::ByShortcut SessionInfo::said() const {
+  ByShortcut sum = before_;
+  if (!region_) return sum;
+  const ShortcutTotals& now = region_->shortcut_totals();
+  sum.reads += now.reads.load(std::memory_order_relaxed);
+  sum.writes += now.writes.load(std::memory_order_relaxed);
+  sum.bytes_read += now.bytes_read.load(std::memory_order_relaxed);
+  sum.bytes_written += now.bytes_written.load(std::memory_order_relaxed);
+  return sum;
+}
+
+SessionInfo::ByShortcut SessionInfo::by_shortcut() const {
+  std::lock_guard lock(mutex_);
+  return said();
+}
+
+void SessionInfo::shares(std::shared_ptr<SharedRegion> region) {
+  std::lock_guard lock(mutex_);
+  before_ = said();
+  region_ = std::move(region);
 }
 
 // ---- Watching ----
@@ -280,6 +307,7 @@ void Session::close_rights() {
 void Session::stop() {
   if (ended_) return;
   stopping_ = true;
+  shortcuts_.recall_all();
   shed();
   leave_if_drained();
 }
@@ -302,7 +330,7 @@ void Session::shed() {
 }
 
 void Session::leave_if_drained() {
-  if (!stopping_ || leaving_ || flights_ > 0) return;
+  if (!stopping_ || leaving_ || ended_ || flights_ > 0 || !shortcuts_.none()) return;
   leaving_ = true;
   // What was acknowledged is written before we go.
   exported().store().drain(
@@ -335,6 +363,7 @@ void Session::drop() {
   loop().cancel(std::exchange(sweep_timer_, 0));
   loop().cancel(std::exchange(grace_timer_, 0));
   if (connection_) detach(Error(ECONNRESET, "the server is gone"), LeaseTable::Left::out_of_reach);
+  shortcuts_.drop();
   abort_all();
   for (const auto& [right, held] : std::exchange(rights_, {})) exported().holders.let_go(right);
 }

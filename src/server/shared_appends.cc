@@ -38,6 +38,11 @@ void SharedState::push_end(const Handle& handle, uint64_t end) {
   moved = std::max(moved, end);
 }
 
+bool SharedState::keeps_end(const Handle& handle) {
+  std::lock_guard lock(mutex_);
+  return closed_ || live_of(handle, false) != nullptr;
+}
+
 // ---- Places ----
 
 // Under the lock; the end is known.

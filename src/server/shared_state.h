@@ -119,6 +119,8 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   void writes_to(const Handle& handle, uint64_t end) {
     if (live_files_.load(std::memory_order_relaxed) != 0) push_end(handle, end);
   }
+  // Is the end of the file kept here, so that whoever moves it must say so?
+  bool keeps_end(const Handle& handle);
   // Around a resize: `then` runs at once, or later on the loop, and ends with resized().
   void resizes(const Handle& handle, Loop& loop, Task then);
   // It has the size now; nothing: it failed. Returns the record that says so, or 0.

@@ -28,6 +28,9 @@ class Decorator : public Store {
   std::shared_ptr<const void> prepare(std::span<std::byte> memory, uint64_t piece) override {
     return inner_->prepare(memory, piece);
   }
+  Result<LocalFile> local_file(const Request& request) override {
+    return inner_->local_file(request);
+  }
   void hold_leases(LeaseHolder* holder) override { inner_->hold_leases(holder); }
   void give_back(uint64_t lease) override { inner_->give_back(lease); }
   Duration leases_until() const override { return inner_->leases_until(); }

@@ -63,6 +63,7 @@ class Local final : public PosixStore {
   std::string_view identity(const Handle& handle) const override {
     return posix::Handles::identity(handle);
   }
+  Result<LocalFile> local_file(const Request& request) override { return ops_.local_file(request); }
   bool local() const override { return fs_.local; }
   bool kernel_handles() const override { return ops_.kernel_handles(); }
   bool uses_ring() const override { return ring() != nullptr; }

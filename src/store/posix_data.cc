@@ -1,5 +1,7 @@
 // Rights and bytes: open, close, create, read, write, and what else a right is used for.
 #include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -159,6 +161,25 @@ Result<void> Operations::admits(const Request& r) const {
   if (grant->uid != r.caller->uid) return Error(EACCES, "the right was granted to another user");
   if (!allows(grant->access, access)) return Error(EBADF, "the right does not allow this");
   return {};
+}
+
+Result<Store::LocalFile> Operations::local_file(const Request& r) {
+  if (auto served = identity_.serves(*r.caller); !served) return served.error();
+  if (!local_) return Error(EOPNOTSUPP, "not a local file system");
+  if (is_direct(r)) return Error(EOPNOTSUPP, "the file is read and written around the page cache");
+  Result<At> found = at(r.handle);
+  if (!found) return std::move(found).error();
+  Result<Io> io = use_right(*found, r, r.op == Op::read ? Access::read : Access::write);
+  if (!io) return std::move(io).error();
+  struct stat stat;
+  if (::fstat(io->fd(), &stat) != 0) return failed("fstat");
+  if (stat.st_nlink == 0) return Error(EOPNOTSUPP, "the file has no name");
+  Store::LocalFile file{std::string(PATH_MAX, '\0'), stat.st_dev, stat.st_ino};
+  const ssize_t n = ::readlink(ProcPath(io->fd()).c_str(), file.path.data(), file.path.size());
+  if (n < 0) return failed("readlink");
+  if (static_cast<size_t>(n) >= file.path.size()) return Error(EOPNOTSUPP, "its path is too long");
+  file.path.resize(static_cast<size_t>(n));
+  return file;
 }
 
 // ---- Create ----

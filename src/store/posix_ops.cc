@@ -51,6 +51,7 @@ Operations::Operations(Fd top, SealKey key, const PosixOptions& options, Identit
       direct_{block_of(top_.get()), staging, io_calls_, counters.get("posix.direct_edges"),
               counters.get("posix.direct_staged")},
       limits_{.crumb = fs.local ? IoLimits().crumb : kCrumbOfOthers},
+      local_(fs.local),
       mapped_(options.mapped && fs.local),
       mapping_{options.mapped_piece,
                io_calls_,

@@ -43,6 +43,8 @@ class Operations {
   bool kernel_handles() const { return handles_.kernel(); }
   Result<void> admits(const Request& request) const;
 
+  Result<Store::LocalFile> local_file(const Request& request);
+
   // Does this read or write go around the page cache?
   bool is_direct(const Request& request) const;
   uint64_t block() const { return direct_.block; }
@@ -190,6 +192,7 @@ class Operations {
   std::atomic<bool> direct_refused_{false};
   const DirectParts direct_;
   const IoLimits limits_;
+  const bool local_;  // the file system
   const bool mapped_;
   LooksInVain looks_;
   const MappedParts mapping_;

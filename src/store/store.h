@@ -100,6 +100,17 @@ class Store {
     return nullptr;
   }
 
+  // Where this machine's kernel has the file of a right, for a program here that may open it itself
+  // (server/shortcuts.h). The request is a read or a write without bytes. Quick. EOPNOTSUPP: its
+  // bytes are no file's, or are reached another way.
+  struct LocalFile {
+    std::string path;
+    uint64_t device = 0, inode = 0;
+  };
+  virtual Result<LocalFile> local_file(const Request&) {
+    return Error(EOPNOTSUPP, "the store keeps no files of this machine");
+  }
+
   // Leases. Beside what a holder is told, a lease is good only before leases_until(), on the clock
   // of CLOCK_BOOTTIME; that moves on while any is held.
   virtual void hold_leases(LeaseHolder*) {}

@@ -1,8 +1,8 @@
 // SharedRegion: the memory that a client on the server's node shares with it: two rings for frames
 // (shared_ring.h), boxes for small writes (shared_box.h) and an area for bulk data, in one memfd.
 //
-//   [ring states, one page] [ring to the server] [ring to the client] [heads of the boxes]
-//   [their data] [area]
+//   [ring states and shortcuts (shared_shortcut.h), one page] [ring to the server] [ring to the
+//   client] [heads of the boxes] [their data] [area]
 //
 // The client makes it, so it is the client's memory; sealed (shared_pages.h). The server uses bytes
 // of the area and of boxes as data only, and its own places in the rings only.
@@ -22,6 +22,7 @@
 #include "transport/shared_box.h"
 #include "transport/shared_pages.h"
 #include "transport/shared_ring.h"
+#include "transport/shared_shortcut.h"
 
 namespace forebay {
 
@@ -49,6 +50,12 @@ class SharedRegion {
 
   RingState& to_server() const { return *reinterpret_cast<RingState*>(base()); }
   RingState& to_client() const { return *reinterpret_cast<RingState*>(base() + sizeof(RingState)); }
+  ShortcutTotals& shortcut_totals() const {
+    return *reinterpret_cast<ShortcutTotals*>(base() + 2 * sizeof(RingState));
+  }
+  ShortcutWord& shortcut(size_t i) const {
+    return reinterpret_cast<ShortcutWord*>(base() + kBeforeShortcuts)[i];
+  }
   std::span<std::byte> ring_to_server() const;
   std::span<std::byte> ring_to_client() const;
   BoxHead& box(size_t i) const { return reinterpret_cast<BoxHead*>(boxes())[i]; }
@@ -58,6 +65,8 @@ class SharedRegion {
  private:
   SharedRegion(std::shared_ptr<SharedPages> pages, const Layout& layout, Lent lent)
       : pages_(std::move(pages)), layout_(layout), lent_(std::move(lent)) {}
+  static constexpr size_t kBeforeShortcuts = 2 * sizeof(RingState) + sizeof(ShortcutTotals);
+  static_assert(kBeforeShortcuts + kShortcuts * sizeof(ShortcutWord) <= SharedPages::kPage);
   std::byte* base() const { return pages_->bytes().data(); }
   std::byte* boxes() const;
 

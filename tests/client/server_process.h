@@ -1,5 +1,5 @@
-// ServerProcess: a real server over a MemoryStore, in a process of its own that ends with the
-// test's. Tests only. Make it while the test has one thread.
+// ServerProcess: a real server over a MemoryStore, or over what make_store makes, in a process of
+// its own that ends with the test's. Tests only. Make and restart it while the test has one thread.
 #pragma once
 
 #include <sys/prctl.h>
@@ -20,10 +20,31 @@ namespace forebay {
 
 class ServerProcess {
  public:
-  explicit ServerProcess(ServerOptions options = {}, ExportOptions exported = {})
+  using MakeStore = std::unique_ptr<Store> (*)(const std::string& directory, CounterSet& counters);
+  explicit ServerProcess(ServerOptions options = {}, ExportOptions exported = {},
+                         MakeStore make_store = make_memory)
       : options_(std::move(options)),
         exported_(std::move(exported)),
+        make_store_(make_store),
         address_{Address::Kind::unix_socket, dir_ / "socket", 0} {
+    start();
+  }
+  ~ServerProcess() { kill(); }
+  ServerProcess(const ServerProcess&) = delete;
+
+  // A crash, and another life.
+  void restart() {
+    kill();
+    start();
+  }
+  const std::string& directory() const { return dir_.path(); }
+  pid_t pid() const { return pid_; }
+
+ private:
+  static std::unique_ptr<Store> make_memory(const std::string&, CounterSet&) {
+    return std::make_unique<MemoryStore>();
+  }
+  void start() {
     int ready[2];
     FOREBAY_ASSERT(::pipe(ready) == 0);
     pid_ = ::fork();
@@ -37,12 +58,12 @@ class ServerProcess {
     FOREBAY_ASSERT(::read(ready[0], &byte, 1) == 1, "the server did not start");
     ::close(ready[0]);
   }
-  ~ServerProcess() {
+  void kill() const {
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
   }
-  ServerProcess(const ServerProcess&) = delete;
 
+ public:
   const Address& address() const { return address_; }
 
   static RemoteRuntime runtime(uint64_t lent = 0) {
@@ -68,7 +89,7 @@ class ServerProcess {
     CounterSet counters;
     Server server(options_, loop, {&loop}, counters);
     exported_.name = "data";
-    server.add_export(exported_, std::make_unique<MemoryStore>()).value();
+    server.add_export(exported_, make_store_(dir_.path(), counters)).value();
     const auto listener =
         transport.listen(address_, loop, [&](auto c) { server.accept(std::move(c)); }).value();
     FOREBAY_ASSERT(::write(ready, "!", 1) == 1);
@@ -77,6 +98,7 @@ class ServerProcess {
 
   ServerOptions options_;
   ExportOptions exported_;
+  const MakeStore make_store_;
   TempDir dir_;
   Address address_;
   pid_t pid_;

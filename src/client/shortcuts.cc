@@ -1,0 +1,361 @@
+#include "client/shortcuts.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "store/posix_io.h"
+
+namespace forebay {
+
+namespace {
+
+// A long request says so often that it moves, and looks whether it should go on.
+constexpr uint64_t kStep = 4_MiB;
+
+// A shortcut that lasted so long was worth asking for: the next one is, too.
+constexpr Duration kLasted = std::chrono::seconds(1);
+
+// Not to be asked again.
+bool is_final(const Error& why) {
+  return why.code() == EOPNOTSUPP || why.code() == EACCES || why.code() == EPERM ||
+         why.code() == EBADF;
+}
+
+Time coarse_now() {
+  timespec now;
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return Time{std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec)};
+}
+
+struct Identity {
+  uint64_t device = 0, inode = 0;
+  bool operator==(const Identity&) const = default;
+};
+
+std::optional<Identity> identity_of(int fd) {
+  struct stat stat;
+  if (::fstat(fd, &stat) != 0 || !S_ISREG(stat.st_mode)) return std::nullopt;
+  return Identity{stat.st_dev, stat.st_ino};
+}
+
+// The path may be anything by now: it is opened only if it is the file that was meant.
+Result<Fd> open_file(const std::string& path, const Identity& meant, int flags) {
+  const Fd there(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  if (!there) return Error(errno);
+  if (identity_of(there.get()) != meant) return Error(ESTALE);
+  const auto again = fmt::format("/proc/self/fd/{}", there.get());
+  const Fd opened(::open(again.c_str(), flags | O_CLOEXEC | O_NOCTTY));
+  if (!opened) return Error(errno);
+  // Out of the way of programs that close what they do not know (preload/).
+  Fd moved(::fcntl(opened.get(), F_DUPFD_CLOEXEC, 3));
+  if (!moved) return Error(errno);
+  return moved;
+}
+
+}  // namespace
+
+// Who is at which bytes.
+class Shortcuts::Turns {
+ public:
+  class Turn {
+   public:
+    Turn(Turns& turns, Extent bytes, bool write) : turns_(turns), bytes_(bytes), write_(write) {
+      turns_.begin(bytes_, write_);
+    }
+    ~Turn() { turns_.end(bytes_, write_); }
+    Turn(const Turn&) = delete;
+
+   private:
+    Turns& turns_;
+    const Extent bytes_;
+    const bool write_;
+  };
+
+ private:
+  void begin(Extent bytes, bool write) {
+    std::unique_lock lock(mutex_);
+    const auto free = [&] {
+      return std::ranges::none_of(at_, [&](const At& other) {
+        return (write || other.write) && other.bytes.offset < bytes.end() &&
+               bytes.offset < other.bytes.end();
+      });
+    };
+    while (!free()) {
+      ++waiting_;
+      changed_.wait(lock);
+      --waiting_;
+    }
+    at_.push_back({bytes, write});
+  }
+  void end(Extent bytes, bool write) {
+    std::lock_guard lock(mutex_);
+    at_.erase(std::ranges::find(at_, At{bytes, write}));
+    if (waiting_ > 0) changed_.notify_all();
+  }
+
+  struct At {
+    Extent bytes;
+    bool write;
+    bool operator==(const At&) const = default;
+  };
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<At> at_;
+  unsigned waiting_ = 0;
+};
+
+struct Shortcuts::Path {
+  Handle file;
+  Time since;
+  Fd fd;
+  Identity identity;
+  bool reads = false, writes = false;
+  std::shared_ptr<SharedRegion> region;
+  ShortcutWord* word = nullptr;
+  uint32_t generation = 0;
+  uint64_t connection = 0;
+  Descriptor* known = nullptr;  // for a forked child
+  Turns turns;
+
+  ~Path() {
+    if (known) known->fd.store(-1);
+    // If the program has closed it, and opened something else by its number, it is not ours.
+    if (fd && identity_of(fd.get()) != identity) fd.release();
+  }
+  void give_back() const { word->give_back(generation); }
+  bool takes(const Request& r) const { return r.op == Op::read ? reads : writes; }
+};
+
+Shortcuts::~Shortcuts() {
+  give_back();
+}
+
+// With the lock held.
+void Shortcuts::give_back(Known& known) {
+  if (!known.path) return;
+  known.path->give_back();
+  known.path.reset();
+  --paths_;
+}
+
+void Shortcuts::give_back() {
+  std::lock_guard lock(mutex_);
+  for (auto& [right, known] : rights_) give_back(known);
+}
+
+void Shortcuts::abandon() {
+  for (Descriptor& d : descriptors_) {
+    const int fd = d.fd.exchange(-1);
+    if (fd >= 0 && identity_of(fd) == Identity{d.device.load(), d.inode.load()}) ::close(fd);
+  }
+}
+
+std::optional<Result<Reply>> Shortcuts::call(const Request& r) {
+  if (r.op == Op::close) {
+    std::lock_guard lock(mutex_);
+    const auto found = rights_.find(r.right.bytes);
+    if (found == rights_.end()) return std::nullopt;
+    give_back(found->second);
+    rights_.erase(found);
+    return std::nullopt;
+  }
+  if (!is_transfer(r.op) || (r.flags & kFlagAppend) != 0 || r.cookie != 0 || r.file.empty() ||
+      !r.caller || !check(r) || !r.caller->same_identity(*self_)) {
+    return std::nullopt;
+  }
+  const PathRef path = path_for(r);
+  if (!path) return std::nullopt;
+  if (!alive(*path) || !path->word->enter(path->generation)) {
+    lost(r, path);
+    return std::nullopt;
+  }
+  struct Inside {
+    ShortcutWord* word;
+    ~Inside() { word->leave(); }
+  };
+  Result<Reply> result = [&] {
+    const Inside inside{path->word};
+    return move(r, *path);
+  }();
+  // The server is gone, or the descriptor: it is sent, whole.
+  if (!result && (result.error().code() == ENOTCONN || result.error().code() == EBADF)) {
+    path->give_back();
+    lost(r, path);
+    return std::nullopt;
+  }
+  return result;
+}
+
+void Shortcuts::submitted(const Handle& file) {
+  ++submits_;
+  if (paths_.load() == 0) return;
+  std::lock_guard lock(mutex_);
+  for (auto& [right, known] : rights_) {
+    if (!known.path || known.path->file != file) continue;
+    give_back(known);
+    known.pause = kFirstPause;
+  }
+}
+
+// ---- Having one ----
+
+Shortcuts::PathRef Shortcuts::path_for(const Request& r) {
+  {
+    std::lock_guard lock(mutex_);
+    auto found = rights_.find(r.right.bytes);
+    if (found == rights_.end()) {
+      if (rights_.size() >= kMostRights) return nullptr;
+      found = rights_.emplace(r.right.bytes, Known{}).first;
+    }
+    Known& known = found->second;
+    if (known.path && known.path->takes(r)) return known.path;
+    if (known.never || (known.path && known.path->writes)) return nullptr;
+    if (known.path) {  // for reading: now it wants to write
+      give_back(known);
+    } else {
+      ++known.calls;
+      if (known.calls < kCallsWorthAsking && r.file.total().value < kWorthAsking) return nullptr;
+    }
+    const Time now = coarse_now();
+    if (now < known.ask_at) return nullptr;
+    known.ask_at = now + known.pause;
+    known.pause = std::min(known.pause * 2, kLongestPause);
+  }
+  return ask(r);
+}
+
+Shortcuts::PathRef Shortcuts::ask(const Request& r) {
+  Request question;
+  question.op = Op::shortcut;
+  question.caller = r.caller;
+  question.handle = r.handle;
+  question.right = r.right;
+  if (r.op == Op::read) question.flags = kFlagShared;
+  const uint64_t submits = submits_.load();
+  const Answer answer = parts_.ask(std::move(question));
+  Result<PathRef> path = open(answer, r.op == Op::write);
+  std::lock_guard lock(mutex_);
+  const auto found = rights_.find(r.right.bytes);
+  if (!path) {
+    if (found != rights_.end()) found->second.never = is_final(path.error());
+    return nullptr;
+  }
+  // Closed by another thread meanwhile, or something was submitted that comes first.
+  if (found == rights_.end() || submits_.load() != submits) {
+    (*path)->give_back();
+    return nullptr;
+  }
+  (*path)->file = r.handle;
+  (*path)->since = coarse_now();
+  give_back(found->second);  // another thread's, of the same right
+  found->second.path = *path;
+  ++paths_;
+  return *path;
+}
+
+// EAGAIN: another time perhaps.
+Result<Shortcuts::PathRef> Shortcuts::open(const Answer& answer, bool writes) {
+  if (!answer.reply) return answer.reply.error();
+  const auto number = static_cast<uint32_t>(answer.reply->value);
+  if (!answer.region || number >= kShortcuts) return Error(EAGAIN);
+  auto path = std::make_shared<Path>();
+  path->region = answer.region;
+  path->word = &answer.region->shortcut(number);
+  path->generation = static_cast<uint32_t>(answer.reply->value >> 32);
+  path->connection = answer.connection;
+  path->identity = {answer.reply->count, answer.reply->attr.file_id};
+  const bool both = writes && answer.reply->end;
+  const int flags = both ? O_RDWR : writes ? O_WRONLY : O_RDONLY;
+  Result<Fd> fd = open_file(answer.reply->data, path->identity, flags);
+  path->reads = fd.has_value() && answer.reply->end;
+  if (!fd && both) fd = open_file(answer.reply->data, path->identity, O_WRONLY);
+  if (!fd) {
+    path->give_back();
+    return std::move(fd).error();
+  }
+  path->writes = writes;
+  path->fd = std::move(*fd);
+  path->known = keep(path->fd.get(), path->identity.device, path->identity.inode);
+  return path;
+}
+
+Shortcuts::Descriptor* Shortcuts::keep(int fd, uint64_t device, uint64_t inode) {
+  for (Descriptor& d : descriptors_) {
+    int none = -1;
+    if (!d.fd.compare_exchange_strong(none, kTaken)) continue;
+    d.device.store(device);
+    d.inode.store(inode);
+    d.fd.store(fd);
+    return &d;
+  }
+  return nullptr;
+}
+
+// The server wants it back, or is gone.
+void Shortcuts::lost(const Request& r, const PathRef& path) {
+  std::lock_guard lock(mutex_);
+  const auto found = rights_.find(r.right.bytes);
+  if (found == rights_.end() || found->second.path != path) return;
+  Known& known = found->second;
+  known.path.reset();
+  --paths_;
+  if (coarse_now() - path->since >= kLasted) known.pause = kFirstPause;
+  known.ask_at = coarse_now() + known.pause;
+}
+
+bool Shortcuts::alive(const Path& path) {
+  if (parts_.connection() != path.connection || identity_of(path.fd.get()) != path.identity) {
+    return false;
+  }
+  const Duration::rep now = coarse_now().since_start.count();
+  if (now - looked_.load(std::memory_order_relaxed) < Duration(kLookEvery).count()) return true;
+  pollfd look{parts_.socket(), POLLRDHUP, 0};
+  if (look.fd < 0 || ::poll(&look, 1, 0) < 0 || look.revents & (POLLHUP | POLLRDHUP | POLLERR)) {
+    return false;
+  }
+  looked_.store(now, std::memory_order_relaxed);
+  return true;
+}
+
+// ---- Using it ----
+
+Result<uint64_t> Shortcuts::move_bytes(const Request& r, Path& path) {
+  const uint64_t total = r.file.total().value;
+  const auto list = r.op == Op::write ? posix::write_list : posix::read_list;
+  if (total <= kStep) return list(path.fd.get(), r.file, r.memory, io_calls_, {});
+  uint64_t at = 0;
+  while (at < total) {
+    const Length step(std::min(kStep, total - at));
+    const auto part = list(path.fd.get(), r.file.slice(Length(at), step),
+                           r.memory.slice(Length(at), step), io_calls_, {});
+    path.word->move_on();
+    if (!part) return Error(part.error()).with_done(at + part.error().done());
+    at += *part;
+    if (*part < step.value) break;  // the end of the file
+    if (!alive(path)) return Error(ENOTCONN);
+    if (r.stop.stop_requested()) return Error(ECANCELED).with_done(at);
+  }
+  return at;
+}
+
+Result<Reply> Shortcuts::move(const Request& r, Path& path) {
+  const bool write = r.op == Op::write;
+  Result<uint64_t> moved = [&] {
+    const Turns::Turn turn(path.turns, r.file.bounds(), write);
+    return move_bytes(r, path);
+  }();
+  if (!moved) return std::move(moved).error();
+  ShortcutTotals& totals = path.region->shortcut_totals();
+  (write ? totals.writes : totals.reads).fetch_add(1, std::memory_order_relaxed);
+  (write ? totals.bytes_written : totals.bytes_read).fetch_add(*moved, std::memory_order_relaxed);
+  done_.add();
+  Reply reply;
+  reply.count = *moved;
+  return reply;
+}
+
+}  // namespace forebay

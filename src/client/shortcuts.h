@@ -1,0 +1,118 @@
+// Shortcuts: reads and writes that a client on the server's node does itself, on files that it is
+// alone with. The other half, and what it means to others, is in server/shortcuts.h.
+//
+// A right that is used more than now and then is worth a question (Op::shortcut). The answer names
+// the file's path; the client opens it as itself, and looks whether that is the file that was
+// meant: so it can do nothing here that it could not do without a server. If it may not, or the
+// path is another file's by now, its requests are sent as before.
+//
+// Only blocking calls, and only while nothing else of this client for the file is under way:
+// requests of submit() have an order, which the server keeps; the first of them gives the shortcut
+// back.
+//
+// Invariants:
+//  1. Bytes move only between ShortcutWord::enter() and leave(), so the server knows.
+//  2. Of the threads of this process that are in, none writes what another one reads or writes
+//     (Turns): a request is not torn, whatever its size.
+//  3. Nobody enters whose connection is gone. A client that does nothing but this hears nothing of
+//     its server: so it looks now and then (kLookEvery), within a long request too. A server that
+//     crashed is noticed within that time.
+//  4. Before each request, the descriptor is looked at: a program may have closed it with others
+//     that it does not know, and opened something else by its number.
+//
+// Threads: any.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/counters.h"
+#include "core/fd.h"
+#include "core/op.h"
+#include "transport/shared_region.h"
+
+namespace forebay {
+
+class Shortcuts {
+ public:
+  struct Answer {
+    Result<Reply> reply;
+    std::shared_ptr<SharedRegion> region;  // of the connection that it came over
+    uint64_t connection = 0;
+  };
+  struct Parts {
+    std::function<Answer(Request&&)> ask;  // blocking
+    std::function<uint64_t()> connection;  // changes when it is lost
+    std::function<int()> socket;           // of it; -1: none
+  };
+  explicit Shortcuts(Parts parts) : parts_(std::move(parts)) {}
+  ~Shortcuts();
+
+  // Does it, if that can be: nothing if it is to be sent.
+  std::optional<Result<Reply>> call(const Request& request);
+  // Something about the file was left to be sent, which nobody waits for: before it returns to
+  // whoever may call again.
+  void submitted(const Handle& file);
+  void give_back();  // all of them
+  // In a forked child, instead of the end: the descriptors are copies of its parent's.
+  void abandon();
+
+  uint64_t done() const { return done_.get(); }
+
+ private:
+  class Turns;
+  struct Path;
+  using PathRef = std::shared_ptr<Path>;
+  // What is known of a right.
+  struct Known {
+    unsigned calls = 0;
+    Time ask_at{};
+    Duration pause = kFirstPause;
+    PathRef path;
+    bool never = false;
+  };
+  // For a forked child.
+  struct Descriptor {
+    std::atomic<int> fd{-1};
+    std::atomic<uint64_t> device{0}, inode{0};
+  };
+
+  static constexpr uint64_t kWorthAsking = 64 << 10;  // bytes of one request, or
+  static constexpr unsigned kCallsWorthAsking = 8;
+  static constexpr Duration kFirstPause = std::chrono::milliseconds(100);
+  static constexpr Duration kLongestPause = std::chrono::seconds(10);
+  static constexpr Duration kLookEvery = std::chrono::milliseconds(5);
+  static constexpr size_t kMostRights = 4096;
+  static constexpr int kTaken = -2;  // a Descriptor that is being filled
+
+  PathRef path_for(const Request& request);
+  PathRef ask(const Request& request);
+  Result<PathRef> open(const Answer& answer, bool writes);
+  void lost(const Request& request, const PathRef& path);
+  bool alive(const Path& path);
+  void give_back(Known& known);
+  Result<Reply> move(const Request& request, Path& path);
+  Result<uint64_t> move_bytes(const Request& request, Path& path);
+  Descriptor* keep(int fd, uint64_t device, uint64_t inode);
+
+  const Parts parts_;
+  const CallerRef self_ = this_process_caller();
+  std::mutex mutex_;
+  std::unordered_map<std::string, Known> rights_;
+  std::array<Descriptor, kShortcuts> descriptors_;
+  std::atomic<Duration::rep> looked_{0};
+  std::atomic<size_t> paths_{0};      // that somebody may use
+  std::atomic<uint64_t> submits_{0};  // counted, so that an answer that was overtaken is known
+  Counter done_, io_calls_;
+};
+
+}  // namespace forebay

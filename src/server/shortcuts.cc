@@ -1,0 +1,231 @@
+#include "server/shortcuts.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "core/log.h"
+#include "server/session.h"
+#include "transport/shared_region.h"
+
+namespace forebay::server {
+
+namespace {
+
+constexpr Duration kFirstPause = std::chrono::milliseconds(1);
+constexpr Duration kLongestPause = std::chrono::milliseconds(16);
+
+// Has it ended, but for being waited for? If nobody can tell: no.
+bool process_is_gone(uint32_t pid) {
+  if (pid == 0) return false;
+  if (::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return true;
+  std::string text;
+  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), text);
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return false;
+  // proc(5): the state is the third field, the number of threads the twentieth.
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string state, threads;
+  fields >> state;
+  for (int i = 4; i <= 20; ++i) fields >> threads;
+  return (state == "Z" || state == "X") && (threads == "0" || threads == "1");
+}
+
+bool to_write(const Request& request) {
+  return (request.flags & kFlagShared) == 0;
+}
+
+}  // namespace
+
+// ---- Of an export ----
+
+bool ShortcutTable::quiet(const std::string& file, Time now) {
+  std::lock_guard lock(mutex_);
+  const auto found = wanted_.find(file);
+  return found == wanted_.end() || now - found->second >= kQuiet;
+}
+
+void ShortcutTable::wanted(const std::string& file, Time now) {
+  recalled.add();
+  std::lock_guard lock(mutex_);
+  if (wanted_.size() >= kMost) {
+    std::erase_if(wanted_, [&](const auto& one) { return now - one.second >= kQuiet; });
+    if (wanted_.size() >= kMost) wanted_.clear();
+  }
+  wanted_[file] = now;
+}
+
+// What waits for them is never told: its loop is gone, or goes.
+void ShortcutTable::end_all() {
+  std::unordered_map<const Shortcut*, std::weak_ptr<Shortcut>> all;
+  {
+    std::lock_guard lock(mutex_);
+    all.swap(all_);
+  }
+  for (const auto& [number, weak] : all) {
+    if (const auto one = weak.lock()) one->end();
+  }
+}
+
+// ---- One of them ----
+
+Shortcut::Shortcut(Session& session, size_t number, uint32_t generation, const Request& request)
+    : export_(session.exported().shared_from_this()),
+      region_(session.region()),
+      session_(session.weak_from_this()),
+      loop_(session.loop()),
+      pid_(session.kernel_pid()),
+      number_(number),
+      generation_(generation),
+      writes_(to_write(request)),
+      right_(request.right.bytes),
+      stall_(session.options().stall),
+      most_(stall_ + session.options().deadline),
+      pause_(kFirstPause) {}
+
+ShortcutWord& Shortcut::word() const {
+  return region_->shortcut(number_);
+}
+
+// What is looked at after the reservation cannot change while it is held.
+Result<void> Shortcut::reserve(const Handle& handle) {
+  file_ = export_->store().identity(handle);
+  if (!export_->shortcuts.quiet(file_, loop_.now())) return Error(EAGAIN, "others use the file");
+  const auto mode = writes_ ? ReservationTable::Mode::write : ReservationTable::Mode::read;
+  const bool held = export_->reservations.hold(
+      reservation_, file_, mode, Extents({Offset(0), Length(kMaxOffset)}), loop_,
+      [weak = weak_from_this()] {
+        const auto self = weak.lock();
+        if (!self) return;
+        self->export_->shortcuts.wanted(self->file_, self->loop_.now());
+        self->recall();
+      });
+  if (!held) return Error(EAGAIN, "the file is in use");
+  ++export_->shortcuts.out_;
+  if (export_->store().used()) return Error(EAGAIN, "writes may wait in memory");
+  if (!writes_) {
+    if (export_->leases->writers()) return Error(EAGAIN, "somebody may have a lease to write");
+    return {};
+  }
+  if (export_->state().keeps_end(handle)) return Error(EAGAIN, "the file is appended to");
+  lent_ = export_->leases->lend(file_);
+  if (!lent_) return Error(EAGAIN, "somebody has a lease of the file");
+  return {};
+}
+
+void Shortcut::open() {
+  opened_ = true;
+  export_->shortcuts.granted.add();
+  {
+    std::lock_guard lock(export_->shortcuts.mutex_);
+    export_->shortcuts.all_.emplace(this, weak_from_this());
+  }
+  word().open(generation_);
+}
+
+void Shortcut::recall() {
+  if (ended() || std::exchange(recalled_, true)) return;
+  if (!opened_) return end();
+  word().close();
+  progress_ = word().progress();
+  asked_ = moved_ = loop_.now();
+  look();
+}
+
+void Shortcut::look() {
+  if (ended()) return;
+  if (!word().used(generation_) || process_is_gone(pid_)) return end();
+  if (const uint32_t now = word().progress(); now != progress_) {
+    progress_ = now;
+    moved_ = loop_.now();
+  }
+  if (loop_.now() - moved_ >= stall_ || loop_.now() - asked_ >= most_) {
+    log::warn("a client with pid {} works on a file itself and does not let go of it: cut off",
+              pid_);
+    if (const auto session = session_.lock()) session->cut_off_holder();
+    return end();
+  }
+  loop_.after(pause_, [self = shared_from_this()] { self->look(); });
+  pause_ = std::min(pause_ * 2, kLongestPause);
+}
+
+void Shortcut::end() {
+  if (ended()) return;
+  if (opened_) word().close();
+  if (lent_) export_->leases->returned(file_);
+  --export_->shortcuts.out_;
+  {
+    std::lock_guard lock(export_->shortcuts.mutex_);
+    export_->shortcuts.all_.erase(this);
+  }
+  reservation_.release();
+  if (const auto session = session_.lock()) session->shortcut_ended();
+}
+
+// ---- Of a session ----
+
+// A word for it: one that nobody uses, or the next one in turn.
+Result<size_t> Shortcuts::room(const Request& request) {
+  close(request.right.bytes);  // it wants another one
+  const auto is_free = [](const std::shared_ptr<Shortcut>& one) { return !one || one->ended(); };
+  auto found = std::ranges::find_if(all_, is_free);
+  if (found == all_.end()) {
+    found = all_.begin() + static_cast<ptrdiff_t>(next_++ % all_.size());
+    (*found)->recall();
+    if (!(*found)->ended()) return Error(EAGAIN, "too many files at once");
+  }
+  return static_cast<size_t>(found - all_.begin());
+}
+
+Result<Reply> Shortcuts::take(const Request& request) {
+  Request probe;
+  probe.op = to_write(request) ? Op::write : Op::read;
+  probe.caller = request.caller;
+  probe.handle = request.handle;
+  probe.right = request.right;
+  Export& exported = session_.exported();
+  if (auto good = exported.store().admits(probe); !good) return std::move(good).error();
+  const Result<size_t> number = room(request);
+  if (!number) return number.error();
+  const auto made = std::make_shared<Shortcut>(session_, *number, ++generation_, request);
+  if (auto reserved = made->reserve(request.handle); !reserved) return std::move(reserved).error();
+  Result<Store::LocalFile> file = exported.store().local_file(probe);
+  if (!file) return std::move(file).error();
+  made->open();
+  all_[*number] = made;
+  Reply reply;
+  probe.op = Op::read;
+  reply.end = exported.store().admits(probe).has_value();
+  reply.value = made->value();
+  reply.data = std::move(file->path);
+  reply.count = file->device;
+  reply.attr.file_id = file->inode;
+  return reply;
+}
+
+void Shortcuts::close(std::string_view right) {
+  for (const auto& one : all_) {
+    if (one && one->right() == right) one->recall();
+  }
+}
+
+void Shortcuts::recall_all() {
+  for (const auto& one : all_) {
+    if (one) one->recall();
+  }
+}
+
+void Shortcuts::drop() {
+  for (auto& one : all_) {
+    if (const auto gone = std::exchange(one, nullptr)) gone->end();
+  }
+}
+
+bool Shortcuts::none() const {
+  return std::ranges::all_of(all_, [](const auto& one) { return !one || one->ended(); });
+}
+
+}  // namespace forebay::server

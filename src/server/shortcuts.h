@@ -1,0 +1,140 @@
+// Shortcuts: a client on this node that is alone with a file reads and writes it itself, by a
+// descriptor of its own, until somebody else needs the file. (Paper 1 forwards everything. Within a
+// node that costs a copy and two turns on a core, and gains nothing where there is nobody to merge
+// with.)
+//
+// To everybody else a shortcut is one long request on the whole file: it holds a reservation
+// (reserve.h), for reading or for writing. Whoever has to wait for that, the client's own requests
+// included, makes the table ask for it back: the shortcut's word is closed (shared_shortcut.h), and
+// when nobody is in any more, the reservation goes. So no request is torn by what a client does
+// itself, and each comes before or after the other. One who stays in for `stall` without moving
+// anything, or for `deadline` longer in any case, is cut off, as a client that owes data.
+//
+// Nothing is kept at the client: its bytes are in the file system when its call returns, as they
+// would be in the server's hands. So nothing is lost with it, or with the server.
+//
+// Only where nothing else is to be gained or known of its requests: files of a local file system,
+// which are not around the page cache, not acknowledged early, and not at another server; while
+// nobody has a lease of the file (lease_table.h) and nobody has appended to it lately, because the
+// place of the next append is kept in memory (shared_state.h). A file that is wanted back is not
+// given again for a while: clients that share one are better served here, where they merge.
+//
+// Invariants:
+//  1. While a word is open, or somebody is in, the reservation is held.
+//  2. A connection's shortcuts are closed when it ends, before anything else of it goes.
+//
+// Threads: a Shortcut and a session's Shortcuts on the session's loop; the others any.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "core/clock.h"
+#include "core/counters.h"
+#include "core/op.h"
+#include "loop/loop.h"
+#include "server/reserve.h"
+#include "transport/shared_shortcut.h"
+
+namespace forebay {
+class SharedRegion;
+}
+
+namespace forebay::server {
+
+class Export;
+class Session;
+
+class Shortcut;
+
+// Of an export.
+class ShortcutTable {
+ public:
+  // Was the file not wanted back lately?
+  bool quiet(const std::string& file, Time now);
+  void wanted(const std::string& file, Time now);
+
+  bool any() const { return out_.load() != 0; }
+  size_t out() const { return out_.load(); }
+  void end_all();  // the server has ended: no loop runs any more
+
+  Counter granted, recalled;
+
+ private:
+  friend class Shortcut;
+  static constexpr Duration kQuiet = std::chrono::milliseconds(250);
+  static constexpr size_t kMost = 4096;  // files that are remembered
+
+  std::atomic<size_t> out_{0};  // that are not ended
+  std::mutex mutex_;
+  std::unordered_map<std::string, Time> wanted_;
+  std::unordered_map<const Shortcut*, std::weak_ptr<Shortcut>> all_;  // that are open
+};
+
+class Shortcut : public std::enable_shared_from_this<Shortcut> {
+ public:
+  Shortcut(Session& session, size_t number, uint32_t generation, const Request& request);
+  ~Shortcut() { end(); }
+  Shortcut(const Shortcut&) = delete;
+
+  // Takes what it needs of the file; an error says what is in the way.
+  Result<void> reserve(const Handle& handle);
+  void open();
+  // Closes the word; the rest follows when nobody is in any more.
+  void recall();
+  void end();  // whoever is in: the server goes, or it was never opened
+
+  bool ended() const { return !reservation_; }
+  const std::string& right() const { return right_; }
+  uint64_t value() const { return uint64_t(generation_) << 32 | number_; }
+
+ private:
+  ShortcutWord& word() const;
+  void look();
+
+  const std::shared_ptr<Export> export_;  // before the reservation, which is of it
+  const std::shared_ptr<SharedRegion> region_;
+  const std::weak_ptr<Session> session_;
+  Loop& loop_;
+  const uint32_t pid_;
+  const size_t number_;
+  const uint32_t generation_;
+  const bool writes_;
+  const std::string right_;
+  const Duration stall_, most_;
+  std::string file_;
+  Reservation reservation_;
+  bool lent_ = false;  // nobody is given a lease meanwhile
+  bool opened_ = false, recalled_ = false;
+  uint32_t progress_ = 0;
+  Time asked_{}, moved_{};
+  Duration pause_;
+};
+
+// Of a session.
+class Shortcuts {
+ public:
+  explicit Shortcuts(Session& session) : session_(session) {}
+
+  // For a request of the client's (Op::shortcut). EAGAIN: not now.
+  Result<Reply> take(const Request& request);
+  void close(std::string_view right);  // the client has closed it
+  void recall_all();
+  void drop();        // the server is gone
+  bool none() const;  // out
+
+ private:
+  Result<size_t> room(const Request& request);
+
+  Session& session_;
+  std::array<std::shared_ptr<Shortcut>, kShortcuts> all_;
+  uint32_t generation_ = 0;
+  size_t next_ = 0;
+};
+
+}  // namespace forebay::server
