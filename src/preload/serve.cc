@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "core/log.h"
 #include "store/open_path.h"
 
 namespace forebay::preload {
@@ -116,15 +117,28 @@ void before_exec() {
 void before_fork() {
   Connection::get().before_fork();
   OpenFiles::get().before_fork();
+  hold_locks_for_fork();
 }
 void after_fork_in_parent() {
+  release_locks_after_fork(false);
   OpenFiles::get().after_fork();
   Connection::get().after_fork_in_parent();
 }
 void after_fork_in_child() {
-  forget_locks();
+  release_locks_after_fork(true);
   OpenFiles::get().after_fork();
   Connection::get().after_fork_in_child();
+}
+
+// A child that is forked while another thread makes what the first use makes would wait for that
+// thread for good: all of it is made now, and no fork begins before.
+bool begin(const Shim* shim) {
+  Connection::get().begin(*shim);
+  (void)OpenFiles::get();
+  (void)holds_locks();
+  (void)log::enabled(log::Level::error);
+  ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  return true;
 }
 
 }  // namespace
@@ -168,8 +182,8 @@ extern "C" __attribute__((visibility("default"))) const Served* forebay_served(c
       .before_exec = before_exec,
       .leave = leave,
   };
-  Connection::get().begin(*shim);
-  ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  static const bool begun = begin(shim);
+  (void)begun;
   return &kServed;
 }
 

@@ -133,9 +133,12 @@ bool holds_locks() {
   return !locked_files().files.empty();
 }
 
-void forget_locks() {
-  new (&locked_files().mutex) std::mutex;
-  locked_files().files.clear();
+void hold_locks_for_fork() {
+  locked_files().mutex.lock();
+}
+void release_locks_after_fork(bool child) {
+  if (child) locked_files().files.clear();
+  locked_files().mutex.unlock();
 }
 
 }  // namespace forebay::preload
