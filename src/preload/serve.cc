@@ -3,10 +3,18 @@
 #include <limits.h>
 #include <pthread.h>
 
+#include <array>
 #include <cstring>
 
 #include "core/log.h"
 #include "store/open_path.h"
+
+// libc's, which its headers do not tell of.
+extern "C" {
+__attribute__((weak)) void _IO_list_lock();
+__attribute__((weak)) void _IO_list_unlock();
+__attribute__((weak)) void _IO_list_resetlock();
+}
 
 namespace forebay::preload {
 
@@ -114,20 +122,47 @@ void before_exec() {
   });
 }
 
+// What nobody may have while the process is copied.
+std::array<std::mutex*, 3> all_held_for_fork() {
+  return {&Connection::get().held_for_fork(), &OpenFiles::get().held_for_fork(),
+          &locks_held_for_fork()};
+}
+
+bool try_to_hold_all() {
+  const auto all = all_held_for_fork();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i]->try_lock()) continue;
+    while (i > 0) all[--i]->unlock();
+    return false;
+  }
+  return true;
+}
+
+void release_all() {
+  for (std::mutex* const one : all_held_for_fork()) one->unlock();
+}
+
+// fork() itself takes the lock of libc's list of streams, after us. Whoever flushes all streams has
+// it, and may need what we hold; whoever has that (and connects, by name) may need the list. So we
+// wait for each with nothing in our hands.
 void before_fork() {
-  Connection::get().before_fork();
+  for (;;) {
+    if (_IO_list_lock) _IO_list_lock();
+    if (try_to_hold_all()) break;
+    if (_IO_list_unlock) _IO_list_unlock();
+    for (std::mutex* const one : all_held_for_fork()) std::lock_guard wait(*one);
+  }
   OpenFiles::get().before_fork();
-  hold_locks_for_fork();
 }
 void after_fork_in_parent() {
-  release_locks_after_fork(false);
-  OpenFiles::get().after_fork();
-  Connection::get().after_fork_in_parent();
+  release_all();
+  if (_IO_list_unlock) _IO_list_unlock();
 }
 void after_fork_in_child() {
-  release_locks_after_fork(true);
-  OpenFiles::get().after_fork();
+  forget_locks();
   Connection::get().after_fork_in_child();
+  release_all();
+  if (_IO_list_resetlock) _IO_list_resetlock();
 }
 
 // A child that is forked while another thread makes what the first use makes would wait for that

@@ -133,12 +133,11 @@ bool holds_locks() {
   return !locked_files().files.empty();
 }
 
-void hold_locks_for_fork() {
-  locked_files().mutex.lock();
+std::mutex& locks_held_for_fork() {
+  return locked_files().mutex;
 }
-void release_locks_after_fork(bool child) {
-  if (child) locked_files().files.clear();
-  locked_files().mutex.unlock();
+void forget_locks() {
+  locked_files().files.clear();
 }
 
 }  // namespace forebay::preload

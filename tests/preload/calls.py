@@ -104,6 +104,10 @@ class Races(Compiled):
             self.assertEqual((done.returncode, done.stderr), (0, b""), f"allocation {n}: {done}")
         self.assertGreater(n, 50)
 
+    def test_fork_while_flushing(self):
+        program = self.compile(os.path.join(rig.HERE, "flushing.c"))
+        self.assertEqual(self.shell(f"{program} > {self.view}/out && cat {self.view}/out", timeout=rig.SOON), "text\n")
+
 
 if __name__ == "__main__":
     print(f"seed {SEED}", file=sys.stderr)
