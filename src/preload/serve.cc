@@ -108,9 +108,12 @@ void before_exec() {
     Connection& connection = Connection::get();
     connection.report_so_far();
     if (!connection.connected_here()) return 0;
-    // If there is no such program they must still be held; if there is, they end with the session.
+    // If there is no such program they must still be held, so there is no goodbye: the server waits
+    // for us to come back.
     if (holds_locks()) {
-      connection.complain("", "exec: fcntl locks of served files end with this program");
+      connection.complain("",
+                          "exec: fcntl locks of served files are not the next program's; the "
+                          "server frees them after its grace time");
       return 0;
     }
     for (Request& question : OpenFiles::get().questions(Op::getattr)) {
