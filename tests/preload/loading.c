@@ -1,6 +1,7 @@
 // A thread forks while another one's first call on a served file is loading the library, at the
 // Nth allocation that this makes; the child uses a served file. It must find all of the library, or
-// nothing.
+// nothing; and nobody may wait for good, though the allocator has a lock that a fork takes (as
+// jemalloc's does).
 //
 //   loading FOLDER N
 //
@@ -43,14 +44,28 @@ static void count(void) {
   while (!atomic_load(&forked) && !asleep(atomic_load(&forker))) sched_yield();
 }
 
+static pthread_mutex_t heap = PTHREAD_MUTEX_INITIALIZER;
+static void take_heap(void) {
+  pthread_mutex_lock(&heap);
+}
+static void give_heap(void) {
+  pthread_mutex_unlock(&heap);
+}
+
 // The loader's too.
 void* malloc(size_t size) {
   count();
-  return __libc_malloc(size);
+  take_heap();
+  void* const made = __libc_malloc(size);
+  give_heap();
+  return made;
 }
 void* calloc(size_t size, size_t n) {
   count();
-  return __libc_calloc(size, n);
+  take_heap();
+  void* const made = __libc_calloc(size, n);
+  give_heap();
+  return made;
 }
 
 static int use(const char* name) {
@@ -78,6 +93,7 @@ int main(int words, char** word) {
   if (words != 3) return 1;
   top = word[1];
   countdown = atoi(word[2]);
+  pthread_atfork(take_heap, give_heap, give_heap);
   pthread_t thread;
   void* wrong = NULL;
   pthread_create(&thread, NULL, fork_now, NULL);
