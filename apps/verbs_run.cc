@@ -104,7 +104,7 @@ int run(Cli& cli, const RunOptions& options) {
   if (library->empty()) {
     cli.complain(
         fmt::format("cannot tell which MPI {} uses: say --mpi mpich or --mpi openmpi; for "
-                    "other programs, set client.preload to the paths to be served",
+                    "other programs, name the paths to be served: forebay --preload /forebay run",
                     options.command[0]));
     return kExitUsage;
   }

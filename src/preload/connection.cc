@@ -95,7 +95,6 @@ void Connection::complain(std::string_view what, const std::string& text) {
 }
 
 void Connection::after_fork_in_child() {
-  mutex_.unlock();
   busy_.store(0);
   process_.store(0);
   reported_ = false;

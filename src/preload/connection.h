@@ -40,8 +40,7 @@ class Connection {
   void report_so_far();         // the process goes on as another program
 
   // Around fork().
-  void before_fork() { mutex_.lock(); }
-  void after_fork_in_parent() { mutex_.unlock(); }
+  std::mutex& held_for_fork() { return mutex_; }
   void after_fork_in_child();
 
  private:

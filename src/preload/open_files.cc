@@ -282,7 +282,6 @@ void OpenFiles::close_locked() {
 }
 
 void OpenFiles::before_fork() {
-  mutex_.lock();
   for (OpenFile* const file : open_)
     if (file->shared) file->shared->users.fetch_add(1);
 }

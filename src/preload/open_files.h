@@ -82,8 +82,9 @@ class OpenFiles {
   // process finds the locks free that end with it.
   void close_locked();
 
+  // Around fork(): held, and a child has all of them too.
+  std::mutex& held_for_fork() { return mutex_; }
   void before_fork();
-  void after_fork() { mutex_.unlock(); }
 
  private:
   OpenFile* take();  // under mutex_

@@ -3,9 +3,18 @@
 #include <limits.h>
 #include <pthread.h>
 
+#include <array>
 #include <cstring>
 
+#include "core/log.h"
 #include "store/open_path.h"
+
+// libc's, which its headers do not tell of.
+extern "C" {
+__attribute__((weak)) void _IO_list_lock();
+__attribute__((weak)) void _IO_list_unlock();
+__attribute__((weak)) void _IO_list_resetlock();
+}
 
 namespace forebay::preload {
 
@@ -99,9 +108,12 @@ void before_exec() {
     Connection& connection = Connection::get();
     connection.report_so_far();
     if (!connection.connected_here()) return 0;
-    // If there is no such program they must still be held; if there is, they end with the session.
+    // If there is no such program they must still be held, so there is no goodbye: the server waits
+    // for us to come back.
     if (holds_locks()) {
-      connection.complain("", "exec: fcntl locks of served files end with this program");
+      connection.complain("",
+                          "exec: fcntl locks of served files are not the next program's; the "
+                          "server frees them after its grace time");
       return 0;
     }
     for (Request& question : OpenFiles::get().questions(Op::getattr)) {
@@ -113,18 +125,58 @@ void before_exec() {
   });
 }
 
+// What nobody may have while the process is copied.
+std::array<std::mutex*, 3> all_held_for_fork() {
+  return {&Connection::get().held_for_fork(), &OpenFiles::get().held_for_fork(),
+          &locks_held_for_fork()};
+}
+
+bool try_to_hold_all() {
+  const auto all = all_held_for_fork();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i]->try_lock()) continue;
+    while (i > 0) all[--i]->unlock();
+    return false;
+  }
+  return true;
+}
+
+void release_all() {
+  for (std::mutex* const one : all_held_for_fork()) one->unlock();
+}
+
+// fork() itself takes the lock of libc's list of streams, after us. Whoever flushes all streams has
+// it, and may need what we hold; whoever has that (and connects, by name) may need the list. So we
+// wait for each with nothing in our hands.
 void before_fork() {
-  Connection::get().before_fork();
+  for (;;) {
+    if (_IO_list_lock) _IO_list_lock();
+    if (try_to_hold_all()) break;
+    if (_IO_list_unlock) _IO_list_unlock();
+    for (std::mutex* const one : all_held_for_fork()) std::lock_guard wait(*one);
+  }
   OpenFiles::get().before_fork();
 }
 void after_fork_in_parent() {
-  OpenFiles::get().after_fork();
-  Connection::get().after_fork_in_parent();
+  release_all();
+  if (_IO_list_unlock) _IO_list_unlock();
 }
 void after_fork_in_child() {
   forget_locks();
-  OpenFiles::get().after_fork();
   Connection::get().after_fork_in_child();
+  release_all();
+  if (_IO_list_resetlock) _IO_list_resetlock();
+}
+
+// A child that is forked while another thread makes what the first use makes would wait for that
+// thread for good: all of it is made now, and no fork begins before.
+bool begin(const Shim* shim) {
+  Connection::get().begin(*shim);
+  (void)OpenFiles::get();
+  (void)holds_locks();
+  (void)log::enabled(log::Level::error);
+  ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  return true;
 }
 
 }  // namespace
@@ -168,8 +220,8 @@ extern "C" __attribute__((visibility("default"))) const Served* forebay_served(c
       .before_exec = before_exec,
       .leave = leave,
   };
-  Connection::get().begin(*shim);
-  ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  static const bool begun = begin(shim);
+  (void)begun;
   return &kServed;
 }
 

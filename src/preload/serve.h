@@ -88,7 +88,9 @@ int lock(int fd, int command, flock64* lock);
 int lock_whole(int fd, int how);
 void free_locks(const OpenFile& file);  // of this process, with any descriptor of the file
 bool holds_locks();                     // that end with an exec, perhaps
-void forget_locks();                    // they are the parent's
+// Around fork(): held, and a child has none of its parent's.
+std::mutex& locks_held_for_fork();
+void forget_locks();
 
 // ---- serve_whole.cc ----
 void* map(int fd, void* at, size_t size, int protection, int flags, off64_t from);

@@ -133,8 +133,10 @@ bool holds_locks() {
   return !locked_files().files.empty();
 }
 
+std::mutex& locks_held_for_fork() {
+  return locked_files().mutex;
+}
 void forget_locks() {
-  new (&locked_files().mutex) std::mutex;
   locked_files().files.clear();
 }
 

@@ -2,8 +2,8 @@
 //
 // libforebay-preload.so (the shim) is in every process: it needs nothing but libc, decides whose
 // call it is, and hands everything else to the kernel untouched. libforebay-served.so, which has
-// the Store and all that it needs, is loaded by the first call that is for Forebay; this table of
-// its functions is all that the shim knows of it.
+// the Store and all that it needs, is loaded by the first call that is for Forebay (or before a
+// fork, shim.h); this table of its functions is all that the shim knows of it.
 //
 // As the kernel's: a function returns -1 and sets errno. Any thread. The shim keeps its own
 // functions out of the way while one of these runs (shim.h, Inside).
@@ -128,6 +128,7 @@ struct Served {
   void (*leave)();        // says goodbye to the server, if nobody is in the middle of something
 };
 
+// Any thread, any number of times.
 extern "C" const Served* forebay_served(const Shim* shim);
 
 }  // namespace forebay::preload

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,7 +20,6 @@ thread_local int following = 0;
 namespace {
 
 std::atomic<const Served*> g_served{nullptr};
-pthread_mutex_t g_loading = PTHREAD_MUTEX_INITIALIZER;
 std::atomic<unsigned> g_refusals{0};
 std::atomic<bool> g_begun{false};
 
@@ -27,8 +27,9 @@ long raw_write(int fd, const char* text, size_t size) {
   return ::syscall(SYS_write, fd, text, size);
 }
 
-// Beside this library, under its own name.
-const Served* load() {
+// Beside this library, under its own name. By any number of threads at once, without a lock of
+// ours: the loader has one, and whoever loads may have it already (a constructor of a library's).
+const Served* load(bool quietly) {
   Dl_info self;
   char path[PATH_MAX];
   if (::dladdr(reinterpret_cast<void*>(&find_next), &self) == 0) return nullptr;
@@ -37,6 +38,7 @@ const Served* load() {
   ::snprintf(path, sizeof path, "%.*s/libforebay-served.so", folder, slash ? self.dli_fname : ".");
   void* const library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
   void* const entry = library ? ::dlsym(library, "forebay_served") : nullptr;
+  if (!entry && quietly) return nullptr;
   if (!entry) {
     const char* const why = ::dlerror();
     char line[PATH_MAX + 64];
@@ -44,8 +46,8 @@ const Served* load() {
     say(line);
     return nullptr;
   }
-  static const Shim shim = {slots, &slots_end, &say, [] { g_refusals.fetch_add(1); },
-                            &place_inside};
+  static constinit const Shim shim = {slots, &slots_end, &say, [] { g_refusals.fetch_add(1); },
+                                      &place_inside};
   return reinterpret_cast<decltype(&forebay_served)>(entry)(&shim);
 }
 
@@ -76,11 +78,8 @@ __attribute__((constructor)) void begin(int, char**, char** environment) {
   const int kept = errno;
   (void)served_cwd();  // learned now, while there is one thread
   keep_streams_over_fork();
-  ::pthread_atfork(nullptr, nullptr, [] {
-    // A child that was forked while another thread was loading loads for itself.
-    ::pthread_mutex_init(&g_loading, nullptr);
-    drop_parents_connections();
-  });
+  ::pthread_atfork(nullptr, nullptr, drop_parents_connections);
+  (void)next_function<"fork">();  // a fork waits for no library that another thread is loading
   adopt_inherited();
   for (int fd = 0; fd <= 2; ++fd)
     if (is_served(fd)) standard_stream_changed(fd);
@@ -120,12 +119,18 @@ const Served* load_served() {
   const Served* served = served_if_loaded();
   if (served) return served;
   const Inside in;
-  ::pthread_mutex_lock(&g_loading);
-  served = g_served.load();
-  if (!served) g_served.store(served = load());
-  ::pthread_mutex_unlock(&g_loading);
+  served = load(false);
+  if (served) g_served.store(served, std::memory_order_release);
   if (!served) errno = EIO;
   return served;
+}
+
+void load_before_fork() {
+  if (served_if_loaded() || inside != 0 || !active() || __libc_single_threaded) return;
+  const int kept = errno;
+  const Inside in;
+  if (const Served* const served = load(true)) g_served.store(served, std::memory_order_release);
+  errno = kept;
 }
 
 void* find_next(const char* name) {

@@ -52,6 +52,11 @@ inline bool is_own(int fd) {
 // line why.
 const Served* load_served();
 const Served* served_if_loaded();
+// A child has what there was at the fork: of a library that another thread was just loading, a
+// part, which the child's loader takes for the whole. So a process with threads has all of it
+// before. It is not waited for in pthread_atfork(3): an allocator's handler may have taken its
+// locks by then.
+void load_before_fork();
 
 // Inside follow() (below): who asks will look where a link leads that leads out.
 extern thread_local int following __attribute__((tls_model("initial-exec")));

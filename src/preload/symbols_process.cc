@@ -1,5 +1,6 @@
 // Processes: programs that are started, and how this one ends.
 #include <pthread.h>
+#include <pty.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -251,6 +252,14 @@ int fb_execveat(int base, const char* path, char* const* words, char* const* env
   return next<"execveat", int>(route.directory, route.path, words, environment, flags);
 }
 
+pid_t fb_fork() {
+  load_before_fork();
+  return next<"fork", pid_t>();
+}
+int fb_forkpty(int* terminal, char* name, const termios* settings, const winsize* size) {
+  load_before_fork();
+  return next<"forkpty", int>(terminal, name, settings, size);
+}
 // A child that shares our memory but not our descriptors would break both.
 pid_t fb_vfork() {
   return ::fork();
@@ -337,6 +346,9 @@ FOREBAY_EXPORT(posix_spawn, fb_posix_spawn);
 FOREBAY_EXPORT(posix_spawnp, fb_posix_spawnp);
 FOREBAY_EXPORT(posix_spawn_file_actions_addopen, fb_spawn_addopen);
 FOREBAY_EXPORT(posix_spawn_file_actions_addchdir_np, fb_spawn_addchdir);
+FOREBAY_EXPORT(fork, fb_fork);
+FOREBAY_EXPORT(__fork, fb_fork);
+FOREBAY_EXPORT(forkpty, fb_forkpty);
 FOREBAY_EXPORT(vfork, fb_vfork);
 FOREBAY_EXPORT(__vfork, fb_vfork);
 

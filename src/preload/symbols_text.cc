@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -14,7 +15,7 @@ using namespace forebay::preload;
 
 namespace {
 
-constexpr int kErrorSeen = 0x20;  // glibc's, in FILE::_flags
+constexpr int kNoReads = 0x4, kEndSeen = 0x10, kErrorSeen = 0x20;  // glibc's, in FILE::_flags
 
 int print_to(int fd, const char* format, va_list more) {
   char* text = nullptr;
@@ -82,6 +83,50 @@ int print_wide(FILE* file, const wchar_t* format, va_list more) {
     if (size >= 0) return done < 0 ? -1 : size;
   }
   return errno = EOVERFLOW, -1;
+}
+
+// A stream of the kernel's with these bytes; null and errno.
+FILE* stream_of_bytes(const char* bytes, size_t size) {
+  const int fd = ::memfd_create("forebay-text", MFD_CLOEXEC);
+  if (fd < 0) return nullptr;
+  FILE* const made = ::pwrite64(fd, bytes, size, 0) == static_cast<ssize_t>(size)
+                         ? next_pointer<"fdopen", FILE*>(fd, "r")
+                         : nullptr;
+  if (!made) ::close(fd);
+  return made;
+}
+
+// libc scans wide characters on its own streams only: it gets one of the bytes that follow, and
+// ours goes as far as it went. If it saw the end of them, and there is more, it gets more.
+template <Name kName>
+int scan_wide(FILE* file, const wchar_t* format, va_list more) {
+  constexpr size_t kMost = size_t{1} << 28;
+  if (file->_flags & kNoReads) return errno = EBADF, EOF;
+  const off64_t from = ::ftello64(file);
+  if (from < 0) return EOF;
+  for (size_t room = 1024; room <= kMost; room *= 8) {
+    auto* const bytes = static_cast<char*>(::malloc(room));
+    if (!bytes) return EOF;
+    const size_t size = ::fread_unlocked(bytes, 1, room, file);
+    FILE* const copy = ::ferror_unlocked(file) ? nullptr : stream_of_bytes(bytes, size);
+    ::free(bytes);
+    if (!copy) return EOF;
+    va_list again;
+    va_copy(again, more);
+    const int done = next<kName, int>(copy, format, again);
+    va_end(again);
+    const int kept = errno;
+    const int flags = copy->_flags & (kEndSeen | kErrorSeen);
+    const off64_t by = ::ftello64(copy);
+    ::fclose(copy);
+    const bool cut = (flags & kEndSeen) && size == room;
+    if (by < 0 || ::fseeko64(file, cut ? from : from + by, SEEK_SET) != 0) return EOF;
+    if (cut) continue;
+    file->_flags |= flags;
+    errno = kept;
+    return done;
+  }
+  return errno = EOVERFLOW, EOF;
 }
 
 struct Locked {
@@ -251,17 +296,6 @@ int fb_wprintf_chk(int flag, const wchar_t* format, ...) {
   va_end(more);
   return done;
 }
-int fb_vfwscanf(FILE* file, const wchar_t* format, va_list more) {
-  if (!is_ours(file)) return next<"vfwscanf", int>(file, format, more);
-  return refuse("fwscanf", "wide input by format is not served", ENOTSUP);
-}
-int fb_fwscanf(FILE* file, const wchar_t* format, ...) {
-  va_list more;
-  va_start(more, format);
-  const int done = fb_vfwscanf(file, format, more);
-  va_end(more);
-  return done;
-}
 
 FOREBAY_EXPORT(fgetws, fb_fgetws);
 FOREBAY_EXPORT(fgetws_unlocked, fb_fgetws);
@@ -277,8 +311,60 @@ FOREBAY_EXPORT(fwprintf, fb_fwprintf);
 FOREBAY_EXPORT(__fwprintf_chk, fb_fwprintf_chk);
 FOREBAY_EXPORT(wprintf, fb_wprintf);
 FOREBAY_EXPORT(__wprintf_chk, fb_wprintf_chk);
+
+// ---- Wide input by format; as programs of older standards and of C99 mean it ----
+
+int fb_vfwscanf(FILE* file, const wchar_t* format, va_list more) {
+  if (!is_ours(file)) return next<"vfwscanf", int>(file, format, more);
+  const Locked lock(file);
+  return scan_wide<"vfwscanf">(file, format, more);
+}
+int fb_vfwscanf_c99(FILE* file, const wchar_t* format, va_list more) {
+  if (!is_ours(file)) return next<"__isoc99_vfwscanf", int>(file, format, more);
+  const Locked lock(file);
+  return scan_wide<"__isoc99_vfwscanf">(file, format, more);
+}
+int fb_fwscanf(FILE* file, const wchar_t* format, ...) {
+  va_list more;
+  va_start(more, format);
+  const int done = fb_vfwscanf(file, format, more);
+  va_end(more);
+  return done;
+}
+int fb_fwscanf_c99(FILE* file, const wchar_t* format, ...) {
+  va_list more;
+  va_start(more, format);
+  const int done = fb_vfwscanf_c99(file, format, more);
+  va_end(more);
+  return done;
+}
+int fb_vwscanf(const wchar_t* format, va_list more) {
+  return fb_vfwscanf(stdin, format, more);
+}
+int fb_vwscanf_c99(const wchar_t* format, va_list more) {
+  return fb_vfwscanf_c99(stdin, format, more);
+}
+int fb_wscanf(const wchar_t* format, ...) {
+  va_list more;
+  va_start(more, format);
+  const int done = fb_vfwscanf(stdin, format, more);
+  va_end(more);
+  return done;
+}
+int fb_wscanf_c99(const wchar_t* format, ...) {
+  va_list more;
+  va_start(more, format);
+  const int done = fb_vfwscanf_c99(stdin, format, more);
+  va_end(more);
+  return done;
+}
+
 FOREBAY_EXPORT(vfwscanf, fb_vfwscanf);
 FOREBAY_EXPORT(fwscanf, fb_fwscanf);
-FOREBAY_EXPORT(__isoc99_vfwscanf, fb_vfwscanf);
-FOREBAY_EXPORT(__isoc99_fwscanf, fb_fwscanf);
+FOREBAY_EXPORT(vwscanf, fb_vwscanf);
+FOREBAY_EXPORT(wscanf, fb_wscanf);
+FOREBAY_EXPORT(__isoc99_vfwscanf, fb_vfwscanf_c99);
+FOREBAY_EXPORT(__isoc99_fwscanf, fb_fwscanf_c99);
+FOREBAY_EXPORT(__isoc99_vwscanf, fb_vwscanf_c99);
+FOREBAY_EXPORT(__isoc99_wscanf, fb_wscanf_c99);
 }

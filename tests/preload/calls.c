@@ -10,6 +10,7 @@
 #include <ftw.h>
 #include <glob.h>
 #include <linux/fs.h>
+#include <locale.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -238,6 +239,45 @@ static void stdio(void) {
   GOT(fputwc(L'x', f));
   GOT(fclose(f));
   SHOWN(content("w"));
+  setlocale(LC_CTYPE, "C.UTF-8");
+  f = fopen("w", "w+");
+  for (int i = 0; i < 200; ++i) fwprintf(f, L"%d w\u00f6rter;\t%x\n", i, i * 31);
+  rewind(f);
+  long sum = 0;
+  int first, second, some = 0;
+  while (fwscanf(f, L"%d %99l[^;]; %x", &first, wide, &second) == 3 && ++some)
+    sum += first + second + (long)wcslen(wide) + wide[1] + ftell(f);
+  GOT(some);
+  GOT(sum);
+  GOT(feof(f));
+  GOT(fwscanf(f, L"%d", &first));
+  GOT(fseek(f, 0, SEEK_SET));
+  GOT(feof(f));
+  GOT(fwscanf(f, L"%d %d", &first, &second));
+  GOT(ftell(f));
+  GOT(fgetwc(f));
+  GOT(ungetwc(L'7', f));
+  GOT(fwscanf(f, L"%1d%lc%n", &first, wide, &second));
+  GOT(first * 1000 + second);
+  GOT(wide[0]);
+  wchar_t* made = NULL;
+  GOT(fwscanf(f, L"%9999ml[^~]", &made));
+  GOT(made ? (long)wcslen(made) : -1);
+  free(made);
+  GOT(fgetwc(f));
+  GOT(fclose(f));
+  f = fopen("w", "w");
+  GOT(fwscanf(f, L"%d", &first));
+  GOT(ferror(f) != 0);
+  GOT(fclose(f));
+  f = fopen("w", "w");
+  fputs("12 \xff 13", f);
+  GOT(fclose(f));
+  GOT(freopen("w", "r", stdin) != NULL);
+  GOT(wscanf(L"%d", &first));
+  GOT(wscanf(L"%ls", wide));
+  GOT(ferror(stdin) != 0);
+  setlocale(LC_CTYPE, "C");
   f = fopen("s", "r");
   char* grown = NULL;
   size_t room = 0;

@@ -94,6 +94,20 @@ class Races(Compiled):
         done = self.served(program, self.view, str(SEED), "5", timeout=2 * rig.SOON)
         self.assertEqual((done.returncode, done.stderr), (0, b""), f"seed {SEED}: {done}")
 
+    def test_fork_while_loading(self):
+        """At every fifth allocation of the first call, by which the library is loaded (loading.c)."""
+        program = self.compile(os.path.join(rig.HERE, "loading.c"))
+        for n in range(1 + SEED % 5, 2000, 5):
+            done = self.served(program, self.view, str(n), timeout=rig.SOON)
+            if done.returncode == 2:
+                break
+            self.assertEqual((done.returncode, done.stderr), (0, b""), f"allocation {n}: {done}")
+        self.assertGreater(n, 50)
+
+    def test_fork_while_flushing(self):
+        program = self.compile(os.path.join(rig.HERE, "flushing.c"))
+        self.assertEqual(self.shell(f"{program} > {self.view}/out && cat {self.view}/out", timeout=rig.SOON), "text\n")
+
 
 if __name__ == "__main__":
     print(f"seed {SEED}", file=sys.stderr)

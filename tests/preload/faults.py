@@ -284,7 +284,7 @@ class Deaths(rig.PreloadCase):
         for how in ("flock", "lockf"):
             done = self.served(rig.PYTHON, script, f"{self.view}/{how}", how, timeout=rig.SOON)
             self.assertEqual((done.returncode, done.stdout), (0, b"held\n"), done)
-            line = b"exec: fcntl locks of served files end with this program"
+            line = b"exec: fcntl locks of served files are not the next program's"
             self.assertEqual(line in done.stderr, how == "lockf", done)
             done = self.served(rig.PYTHON, script, f"{self.view}/{how}2", how, "free", timeout=rig.SOON)
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"quietly\n", b""))
