@@ -192,6 +192,7 @@ class Operations {
   const IoLimits limits_;
   const bool mapped_;
   LooksInVain looks_;
+  HugePages huge_pages_;
   const MappedParts mapping_;
 };
 
