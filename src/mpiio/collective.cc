@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "mpiio/process.h"
 #include "mpiio/two_phase.h"
 
 namespace forebay::mpiio {
@@ -212,11 +213,35 @@ plan::Realms Collective::choose_realms() {
   return std::move(chosen.realms);
 }
 
+Collective::~Collective() {
+  give_areas_back();
+}
+
+// Between calls: then nobody is in a window.
+void Collective::give_areas_back() {
+  for (WindowArea& area : areas_) Process::get().areas().give_back(std::move(area));
+  areas_.clear();
+}
+
+Collective::AreaNews Collective::make_own_area(const Settings& settings) {
+  AreaNews news;
+  if (index_ < 0) return news;
+  const uint64_t half = settings.buffer_half();
+  const auto extended = static_cast<uint64_t>(static_cast<double>(half) * plan::kThreshold);
+  auto area = Process::get().areas().make({half + extended, kMostRuns});
+  if (!area) return news;
+  news.place = area->place();
+  news.window = area->opened();
+  news.made = 1;
+  areas_[static_cast<size_t>(index_)] = std::move(*area);
+  return news;
+}
+
 // Each aggregator makes its buffer, and all learn where they are. False, on all ranks, if one of
 // them cannot. Either way no aggregator knows a view any more.
 bool Collective::make_areas(const Settings& settings) {
   ready_ = false;
-  areas_.clear();
+  give_areas_back();
   views_.assign(static_cast<size_t>(file_.ranks), {});
   sent_view_ = UINT32_MAX;
   aggregators_ = plan::choose_aggregators(file_.nodes, static_cast<uint32_t>(settings.limit),
@@ -224,57 +249,63 @@ bool Collective::make_areas(const Settings& settings) {
   const auto mine = std::find(aggregators_.begin(), aggregators_.end(), file_.rank);
   index_ = mine == aggregators_.end() ? -1 : static_cast<int>(mine - aggregators_.begin());
   areas_.resize(aggregators_.size());
-  std::vector<SharedMemory::Place> places(static_cast<size_t>(file_.ranks));
-  SharedMemory::Place own;
-  if (index_ >= 0) {
-    const uint64_t half = settings.buffer_half();
-    const auto extended = static_cast<uint64_t>(static_cast<double>(half) * plan::kThreshold);
-    auto area = WindowArea::make({half + extended, kMostRuns});
-    if (area) own = area->place(), areas_[static_cast<size_t>(index_)] = std::move(*area);
-  }
-  PMPI_Allgather(&own, sizeof own, MPI_BYTE, places.data(), sizeof own, MPI_BYTE, file_.comm);
+  AreaNews own = make_own_area(settings);
+  if (file_.rank == 0) ask_for_layout();
+  given_ = file_.hints["forebay_realm_list"];
+  own.given = given_.size();
+  own.reported = reported_;
+  std::vector<AreaNews> news(static_cast<size_t>(file_.ranks));
+  static_assert(sizeof own <= Gathering::kMostBytes);
+  if (file_.gather(&own, sizeof own, news.data())) return false;
   for (const int rank : aggregators_)
-    if (places[static_cast<size_t>(rank)].bytes == 0) return false;
-  meet(std::move(places));
+    if (!news[static_cast<size_t>(rank)].made) return false;
+  meet(news);
   made_for_ = settings;
-  learn_from_first();
+  learn_from_first(news.front());
   return ready_ = true;
 }
 
-// What rank 0 alone knows: its user's realms, and how the file is striped, which it asks the Store
-// for once. An answer that does not come is as good as none.
-void Collective::learn_from_first() {
-  if (file_.rank == 0 && !std::exchange(asked_, true)) {
-    auto reply =
-        file_.call({.op = Op::layout, .caller = file_.caller, .handle = file_.opened.handle});
-    if (reply) reported_ = reply->layout;
-  }
-  given_ = file_.hints["forebay_realm_list"];
-  struct {
-    uint64_t length;
-    Layout reported;
-  } news = {given_.size(), reported_};
-  PMPI_Bcast(&news, sizeof news, MPI_BYTE, 0, file_.comm);
+// How the file is striped. An answer that does not come is as good as none.
+void Collective::ask_for_layout() {
+  if (std::exchange(asked_, true)) return;
+  auto reply =
+      file_.call({.op = Op::layout, .caller = file_.caller, .handle = file_.opened.handle});
+  if (reply) reported_ = reply->layout;
+}
+
+// What rank 0 alone knows: its user's realms, and what its Store said.
+void Collective::learn_from_first(const AreaNews& news) {
   reported_ = news.reported;
-  given_.resize(news.length);
-  PMPI_Bcast(given_.data(), static_cast<int>(news.length), MPI_CHAR, 0, file_.comm);
+  given_.resize(news.given);
+  if (news.given == 0) return;
+  PMPI_Bcast(given_.data(), static_cast<int>(news.given), MPI_CHAR, 0, file_.comm);
 }
 
 // Maps the buffers of those that are near; and every aggregator learns who is.
-void Collective::meet(std::vector<SharedMemory::Place> places) {
+void Collective::meet(const std::vector<AreaNews>& news) {
   const size_t count = aggregators_.size();
   near_.assign(count, 0);
   next_window_.assign(count, 0);
   for (size_t a = 0; a < count; ++a) {
-    const auto& place = places[static_cast<size_t>(aggregators_[a])];
+    const AreaNews& of = news[static_cast<size_t>(aggregators_[a])];
+    next_window_[a] = of.window;
     if (static_cast<int>(a) == index_) near_[a] = 1;
-    if (near_[a] || !SharedMemory::near(place)) continue;
-    auto area = WindowArea::attach(place);
+    if (near_[a] || !SharedMemory::near(of.place)) continue;
+    auto area = Process::get().areas().attach(of.place);
     if (!area) continue;
     areas_[a] = std::move(*area);
     near_[a] = 1;
   }
+  learn_who_is_near();
+}
+
+void Collective::learn_who_is_near() {
+  const size_t count = aggregators_.size();
   const auto ranks = static_cast<size_t>(file_.ranks);
+  const char near_all = std::count(near_.begin(), near_.end(), 1) == static_cast<ptrdiff_t>(count);
+  rank_near_.assign(ranks, 0);
+  const bool told = !file_.gather(&near_all, 1, rank_near_.data());
+  if (told && std::count(rank_near_.begin(), rank_near_.end(), 1) == file_.ranks) return;
   std::vector<int> send(ranks, 0), send_from(ranks, 0), receive_from(ranks);
   for (size_t a = 0; a < count; ++a) {
     send[static_cast<size_t>(aggregators_[a])] = 1;
@@ -290,12 +321,12 @@ void Collective::meet(std::vector<SharedMemory::Place> places) {
 // Ranks send the aggregators the views that these do not have yet. A fault, on all ranks, if that
 // is too much.
 Fault Collective::send_views(const Transfer& transfer, Received& received) {
-  const size_t ranks = summaries_.size();
   Described mine;
   const plan::ViewPart part = transfer.part();
   if (summaries_[static_cast<size_t>(file_.rank)].unsent && !part.empty()) mine = describe(part);
-  const Received::Size own{mine.numbers.size(), mine.whole_view, mine.failed};
-  if (auto fault = file_.gather(&own, sizeof own, received.sizes.data())) return fault;
+  bool all_there = false;
+  if (auto fault = tell_sizes(mine, received, all_there); fault || all_there) return fault;
+  const size_t ranks = summaries_.size();
   uint64_t total = 0;
   for (size_t rank = 0; rank < ranks; ++rank) {
     const Received::Size& size = received.sizes[rank];
@@ -314,6 +345,36 @@ Fault Collective::send_views(const Transfer& transfer, Received& received) {
   PMPI_Alltoallv(mine.numbers.data(), send.data(), zeros.data(), MPI_INT64_T,
                  received.numbers.data(), receive.data(), received.from.data(), MPI_INT64_T,
                  file_.comm);
+  return {};
+}
+
+// How long the ranks' views are. On one node short ones come with it, and if all are short there is
+// nothing left to send.
+Fault Collective::tell_sizes(const Described& mine, Received& received, bool& all_there) {
+  struct Told {
+    Received::Size size;
+    std::array<int64_t, (Gathering::kMostBytes - sizeof(Received::Size)) / sizeof(int64_t)> numbers;
+  };
+  const Received::Size own{mine.numbers.size(), mine.whole_view, mine.failed};
+  if (!file_.meeting->gathering()) return file_.gather(&own, sizeof own, received.sizes.data());
+  Told told{own, {}};
+  if (own.numbers <= told.numbers.size())
+    std::copy(mine.numbers.begin(), mine.numbers.end(), told.numbers.begin());
+  std::vector<Told> all(received.sizes.size());
+  if (auto fault = file_.gather(&told, sizeof told, all.data())) return fault;
+  all_there = true;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    received.sizes[rank] = all[rank].size;
+    all_there =
+        all_there && !all[rank].size.failed && all[rank].size.numbers <= told.numbers.size();
+  }
+  if (!all_there || index_ < 0) return {};
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    received.from[rank] = static_cast<int>(received.numbers.size());
+    const auto begin = all[rank].numbers.begin();
+    received.numbers.insert(received.numbers.end(), begin,
+                            begin + static_cast<ptrdiff_t>(all[rank].size.numbers));
+  }
   return {};
 }
 

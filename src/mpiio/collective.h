@@ -25,6 +25,7 @@ namespace forebay::mpiio {
 class Collective {
  public:
   explicit Collective(File& file) : file_(file) {}
+  ~Collective();
   Collective(const Collective&) = delete;
 
   // Moves the bytes of every rank's transfer. One that has a fault takes part without data.
@@ -71,6 +72,13 @@ class Collective {
     bool whole_view = false;
     bool failed = false;  // there is no memory for it
   };
+  // What ranks tell each other before the first call in two phases.
+  struct AreaNews {
+    SharedMemory::Place place{};    // of an aggregator's buffer
+    uint32_t window = 0, made = 0;  // its next one; is there a buffer?
+    uint64_t given = 0;             // bytes of rank 0's realms
+    Layout reported{};              // by rank 0's Store
+  };
   // The views of a call that aggregators did not know.
   struct Received {
     struct Size {
@@ -93,10 +101,15 @@ class Collective {
   plan::Striping choose_order() const;
   bool by_alltoallw() const;
   bool make_areas(const Settings& settings);
-  void meet(std::vector<SharedMemory::Place> places);
-  void learn_from_first();
+  AreaNews make_own_area(const Settings& settings);
+  void give_areas_back();
+  void meet(const std::vector<AreaNews>& news);
+  void learn_who_is_near();
+  void ask_for_layout();
+  void learn_from_first(const AreaNews& news);
   Fault exchange_views(const Transfer& transfer);
   Fault send_views(const Transfer& transfer, Received& received);
+  Fault tell_sizes(const Described& mine, Received& received, bool& all_there);
   Fault agree_if_many(bool fits, const Received& received) const;
   void take_parts(const Received& received);
   void together(Transfer& transfer);

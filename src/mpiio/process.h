@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "mpiio/arbiter.h"
+#include "mpiio/area_pool.h"
 #include "mpiio/background.h"
 #include "mpiio/decode.h"
 #include "mpiio/files.h"
@@ -30,6 +31,7 @@ class Process {
   Representations& representations() { return representations_; }
   Places& places() { return places_; }
   Files& files() { return files_; }
+  AreaPool& areas() { return areas_; }
   const CallerRef& caller() const { return caller_; }
   // Of this process, as rank 0 of some files. Made at the first call.
   Result<Arbiter*> arbiter();
@@ -49,6 +51,7 @@ class Process {
   Representations representations_;
   Places places_;
   Files files_;
+  AreaPool areas_;
   Requests requests_;
   CallerRef caller_;
   std::mutex mutex_;

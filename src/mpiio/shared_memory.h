@@ -44,6 +44,7 @@ class SharedMemory {
 
   std::byte* data() const;
   const Place& place() const { return place_; }
+  bool own() const { return descriptor_ >= 0; }  // made here, for others too
   explicit operator bool() const { return space_ != nullptr; }
 
  private:

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/testing.h"
+#include "mpiio/area_pool.h"
 #include "mpiio/gathering.h"
 #include "mpiio/node_records.h"
 #include "mpiio/window_area.h"
@@ -186,6 +187,72 @@ TEST(WindowArea, WindowsAreWholeWhenAllHaveLeft) {
       }
     }
   });
+}
+
+// Two files one after the other: the second has the windows of the first, whose numbers go on, and
+// whoever attached before knows them again.
+TEST(AreaPool, AreasServeTheNextFileToo) {
+  constexpr WindowArea::Shape kShape = {.buffer = 4096, .runs = 4};
+  AreaPool owner, guest;
+  SharedMemory::Place place;
+  const std::byte* seen_at = nullptr;
+  for (uint32_t file = 0; file < 3; ++file) {
+    auto area = owner.make(kShape);
+    ASSERT_TRUE(area.has_value());
+    ASSERT_TRUE(file == 0 || area->place().mark == place.mark);
+    place = area->place();
+    const uint32_t first = area->opened();
+    EXPECT_EQ(first, 3 * file);
+    auto attached = guest.attach(place);
+    ASSERT_TRUE(attached.has_value());
+    for (uint32_t n = first; n < first + 3; ++n) {
+      area->wait_for_all(n - 2, kNothing);
+      area->open(std::vector<Extent>{ext(n, 1)}, {.bytes = 1}, 1);
+      const auto seen = attached->enter(n, kNothing);
+      ASSERT_EQ(seen.runs[0].offset, Offset(n));
+      EXPECT_TRUE(file == 0 || n > first || seen.buffer == seen_at);
+      seen_at = attached->buffer(n + 1);
+      attached->leave(n);
+      area->wait_for_all(n, kNothing);
+    }
+    owner.give_back(std::move(*area));
+    guest.give_back(std::move(*attached));
+  }
+}
+
+TEST(AreaPool, AnAreaInUseIsNobodyElses) {
+  AreaPool pool;
+  auto one = pool.make({4096, 4}), another = pool.make({4096, 4});
+  ASSERT_TRUE(one && another);
+  const auto mark = one->place().mark;
+  EXPECT_NE(mark, another->place().mark);
+  pool.give_back(std::move(*one));
+  auto larger = pool.make({8192, 4}), same = pool.make({4096, 4});
+  ASSERT_TRUE(larger && same);
+  EXPECT_NE(larger->place().mark, mark);
+  EXPECT_EQ(same->place().mark, mark);
+}
+
+// What was attached to is nobody's to offer; large areas and the oldest are not kept.
+TEST(AreaPool, IsBounded) {
+  AreaPool owner, pool;
+  auto others = owner.make({4096, 4});
+  ASSERT_TRUE(others.has_value());
+  auto attached = pool.attach(others->place());
+  ASSERT_TRUE(attached.has_value());
+  pool.give_back(std::move(*attached));
+  auto own = pool.make({4096, 4});
+  ASSERT_TRUE(own.has_value());
+  EXPECT_NE(own->place().mark, others->place().mark);
+  auto large = pool.make({AreaPool::kMostBytes, 4});
+  ASSERT_TRUE(large.has_value());
+  const auto mark = large->place().mark, oldest = own->place().mark;
+  pool.give_back(std::move(*large));
+  EXPECT_NE(pool.make({AreaPool::kMostBytes, 4})->place().mark, mark);
+  pool.give_back(std::move(*own));
+  for (uint32_t i = 0; i < AreaPool::kMostAreas; ++i)
+    pool.give_back(std::move(*WindowArea::make({4096, 5 + i})));
+  EXPECT_NE(pool.make({4096, 4})->place().mark, oldest);
 }
 
 }  // namespace

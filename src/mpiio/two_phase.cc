@@ -106,8 +106,35 @@ void TwoPhase::within_memory(Body&& body) {
   }
 }
 
+// A local file whose windows go through mappings, because small gaps are between their pieces, gets
+// its blocks and its size at once, which is the size that it has when the call is done: pages are
+// large only where the file does not end in the middle of them. The aggregator of the last realm
+// does so. If there is no room, the windows find out how far it goes.
+void TwoPhase::make_file_long() {
+  constexpr uint64_t kMapped = 4_KiB;  // pieces, at most
+  if (reading() || !file_.place.local || file_.place.served || file_.kept()) return;
+  if (kept_.index_ + 1 != static_cast<int>(kept_.aggregators_.size())) return;
+  uint64_t bytes = 0, piece = kMapped;
+  for (const auto& rank : kept_.summaries_) {
+    bytes += rank.length;
+    if (rank.length > 0) piece = std::min(piece, rank.piece);
+  }
+  const Extent all = kept_.region();
+  const bool gaps = bytes < all.length.value, dense = bytes >= all.length.value / 2;
+  if (!gaps || !dense || piece == kMapped) return;
+  const auto allocate = [&](Extent where, uint32_t flags) {
+    Request request = file_.request(Op::fallocate);
+    request.offset = where.offset;
+    request.length = where.length;
+    request.flags = flags;
+    return file_.call(std::move(request)).has_value();
+  };
+  if (allocate(all, kFlagKeepSize)) allocate({Offset(all.end().value - 1), Length(1)}, 0);
+}
+
 void TwoPhase::run() {
   const bool several_nodes = file_.several_nodes();
+  make_file_long();
   plan_windows();
   if (aggregates()) open_next();
   for (; open_count_ > 0; ++step_) {

@@ -39,6 +39,7 @@ class TwoPhase {
   bool reading() const { return transfer_.direction() == Direction::read; }
 
   void open_next();
+  void make_file_long();
   void plan_windows();
   uint64_t window_bytes() const;
   template <class Body>

@@ -2,7 +2,7 @@
 // It has two halves, so that ranks fill (or empty) one while the aggregator moves the other to (or
 // from) the Store.
 //
-// Windows have numbers, which go on from call to call; window n lies in half n % 2. The aggregator
+// Windows have numbers, which go on from call to call, and from file to file; window n lies in half n % 2. The aggregator
 // opens a window when it has said what lies in it; each near rank visits every window once, in
 // order, whether it has data in it or not, and leaves. Half n % 2 is free for window n + 2 when all
 // have left window n, and the aggregator is done with it.
@@ -32,11 +32,14 @@ class WindowArea {
   struct Shape {
     uint64_t buffer = 0;  // bytes of a half
     uint32_t runs = 0;    // of a window at most
+    bool operator==(const Shape&) const = default;
   };
   static Result<WindowArea> make(const Shape& shape);
   static Result<WindowArea> attach(const SharedMemory::Place& place);
 
   const SharedMemory::Place& place() const { return memory_.place(); }
+  bool own() const { return memory_.own(); }  // of this process
+  explicit operator bool() const { return static_cast<bool>(memory_); }
   const Shape& shape() const { return head().shape; }
   std::byte* buffer(uint32_t window) const;
 

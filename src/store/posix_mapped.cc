@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -59,6 +60,13 @@ uint64_t faults_so_far() {
   rusage usage;
   ::getrusage(RUSAGE_THREAD, &usage);
   return static_cast<uint64_t>(usage.ru_minflt + usage.ru_majflt);
+}
+
+// Of this thread, ns: what it waits for others' turns is nothing that its pages cost.
+uint64_t processor_time() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
 class Mapping {
@@ -275,15 +283,18 @@ class Mover {
     if (window_.covers(begin_, end_)) return true;
     mappable_ = mappable_ && window_.map(fd_, begin_, ahead(), write_);
     if (!mappable_) return false;
+    trying_ = write_ && !parts_.huge.always() && load().a_piece_for_each_page() &&
+              parts_.huge.worth_trying(ahead() - begin_);
     // Where the kernel has none it does nothing. Reads meet those that writers made.
-    window_.advise(parts_.huge || !write_ ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    window_.advise(trying_ || parts_.huge.always() || !write_ ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     return true;
   }
 
   // Pages in which pieces lie close together, before they are touched.
   void fault_in() {
     if (load().a_piece_for_each_page()) {
-      window_.fault_in(begin_, end_, MADV_POPULATE_WRITE);
+      const uint64_t tried = trying_ ? try_huge_pages() : begin_;
+      if (tried < end_) window_.fault_in(tried, end_, MADV_POPULATE_WRITE);
       return;
     }
     for (const Row& row : rows_) {
@@ -291,6 +302,22 @@ class Mover {
       const uint64_t from = row.first.offset.value;
       window_.fault_in(from, from + reach(row), MADV_POPULATE_WRITE);
     }
+  }
+
+  // One after the other, until one is dear. Returns how far it came.
+  uint64_t try_huge_pages() {
+    for (uint64_t at = begin_; at < end_;) {
+      const uint64_t next = std::min(end_, round_down(at, kHugePage) + kHugePage);
+      const uint64_t before = processor_time();
+      if (!window_.fault_in(at, next, MADV_POPULATE_WRITE))
+        return end_;  // shows when it is touched
+      at = next;
+      if (!parts_.huge.dear(processor_time() - before)) continue;
+      trying_ = false;
+      window_.advise(MADV_NOHUGEPAGE);
+      return at;
+    }
+    return end_;
   }
 
   // Where a window ends that begins with this step and serves those after it too.
@@ -388,7 +415,8 @@ class Mover {
   BusGuard guard_;
   Mapping window_;
   bool mappable_ = true;
-  uint64_t done_ = 0;  // before this step
+  bool trying_ = false;  // whether huge pages are cheap now
+  uint64_t done_ = 0;    // before this step
   std::vector<Row> rows_;
   uint64_t pieces_ = 0, bytes_ = 0, begin_ = 0, end_ = 0;  // of the rows
   uint64_t size_ = 0, settled_ = 0;                        // the file had once; see settle()
@@ -405,6 +433,27 @@ bool huge_pages_are_cheap(const std::filesystem::path& balloons) {
     std::ifstream(device.path() / "features") >> features;
     if (features.size() > kReporting && features[kReporting] == '1') return false;
   }
+  return true;
+}
+
+bool HugePages::worth_trying(uint64_t bytes) {
+  const uint64_t without = without_.load(std::memory_order_relaxed);
+  if (without == 0) return true;
+  without_.store(without - std::min(without, bytes), std::memory_order_relaxed);
+  return false;
+}
+
+// The same bytes in small pages take 1.3 to 1.7 ms; one that was there already takes next to
+// nothing, and says nothing.
+bool HugePages::dear(uint64_t time) {
+  constexpr uint64_t kNew = 50'000, kDear = 1'500'000;
+  if (time < kDear) {
+    if (time > kNew) rest_.store(kFirstRest, std::memory_order_relaxed);
+    return false;
+  }
+  const uint64_t rest = rest_.load(std::memory_order_relaxed);
+  without_.store(rest, std::memory_order_relaxed);
+  rest_.store(std::min(2 * rest, kMostRest), std::memory_order_relaxed);
   return true;
 }
 

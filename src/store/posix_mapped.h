@@ -33,10 +33,10 @@
 
 namespace forebay::posix {
 
-// Are new huge pages worth having? To fill them takes as long as to fill the same bytes of small
-// pages, unless their memory comes from a hypervisor that takes back what is free, which it does in
-// pieces of that size and no smaller: then ten times as long, which is all that they save.
-// `balloons`: where the kernel shows its devices for that.
+// Are new huge pages always worth having? To fill them takes as long as to fill the same bytes of
+// small pages, unless their memory comes from a hypervisor that takes back what is free, which it
+// does in pieces of that size and no smaller: then up to ten times as long. `balloons`: where the
+// kernel shows its devices for that.
 bool huge_pages_are_cheap(
     const std::filesystem::path& balloons = "/sys/bus/virtio/drivers/virtio_balloon");
 
@@ -48,13 +48,34 @@ struct LooksInVain {
   std::atomic<uint64_t> apart{0};
 };
 
+// Whether writes shall make new huge pages. Where they are not always cheap it depends on when the
+// memory that the kernel has free was used last: a moment ago, and they cost a third of small ones;
+// longer ago, and they cost five times as much. So one is tried, and the time that it takes says
+// how the next are made: after a dear one the next 128 MiB, and then twice as many each time, have
+// small pages. Any thread.
+class HugePages {
+ public:
+  explicit HugePages(bool always) : always_(always) {}
+  bool always() const { return always_; }
+  // Shall a window of so many bytes try them?
+  bool worth_trying(uint64_t bytes);
+  // What one took, in ns of this thread's processor. Is it dear?
+  bool dear(uint64_t time);
+
+ private:
+  static constexpr uint64_t kFirstRest = 128_MiB, kMostRest = 4096_MiB;
+  const bool always_;
+  std::atomic<uint64_t> without_{0};  // bytes, from now on
+  std::atomic<uint64_t> rest_{kFirstRest};
+};
+
 struct MappedParts {
   uint64_t most_piece;  // larger ones on average go by system calls
   Counter& calls;       // that move bytes
   Counter& mapped;      // steps that went through a mapping
   Counter& faults;      // such steps that a fault ended
   LooksInVain& looks;
-  bool huge = true;  // writes may make new huge pages
+  HugePages& huge;
 };
 
 // Is the list such that mapping pays, by its numbers?

@@ -162,8 +162,9 @@ TEST_F(PosixMapped, WhatDoesNotPayGoesByCalls) {
   std::vector<std::byte> bytes(file.total().value, std::byte{'s'}), back(bytes.size());
   CounterSet counters;
   posix::LooksInVain looks;
-  const posix::MappedParts parts{2_MiB, counters.get("calls"), counters.get("mapped"),
-                                 counters.get("faults"), looks};
+  posix::HugePages huge(false);
+  const posix::MappedParts parts{
+      2_MiB, counters.get("calls"), counters.get("mapped"), counters.get("faults"), looks, huge};
   ASSERT_TRUE(posix::worth_mapping(file, parts.most_piece));
   const int fd = ::open(rig_.path("data").c_str(), O_RDWR | O_CLOEXEC);
   EXPECT_EQ(*posix::write_mapped(fd, file, Memory::of(std::span(bytes)), parts), bytes.size());
@@ -187,8 +188,9 @@ TEST_F(PosixMapped, ReadsThatLookFirst) {
     }
     CounterSet counters;
     posix::LooksInVain looks;
-    const posix::MappedParts parts{kPiece, counters.get("calls"), counters.get("mapped"),
-                                   counters.get("faults"), looks};
+    posix::HugePages huge(true);
+    const posix::MappedParts parts{
+        kPiece, counters.get("calls"), counters.get("mapped"), counters.get("faults"), looks, huge};
     for (const uint64_t first : {uint64_t{0}, uint64_t{8192}, uint64_t{3 * 4096 + 100}}) {
       const Extents file = strided(first, kPiece, kCount, kStride);
       ASSERT_TRUE(posix::worth_mapping(file, parts.most_piece));
@@ -218,6 +220,30 @@ TEST(HugePages, AreDearWhereAHypervisorTakesFreeMemory) {
   std::ofstream(balloons / "virtio0" / "features") << "011001000000\n";
   EXPECT_FALSE(posix::huge_pages_are_cheap(balloons));
   std::filesystem::remove_all(balloons);
+}
+
+// After a dear one 128 MiB go without, then twice as many each time, until one is cheap.
+TEST(HugePages, AreTriedAgainAfterAWhile) {
+  constexpr uint64_t kDear = 5'000'000, kCheap = 400'000, kOld = 1'000;  // ns
+  posix::HugePages huge(false);
+  EXPECT_TRUE(huge.worth_trying(2_MiB));
+  EXPECT_FALSE(huge.dear(kCheap));
+  EXPECT_TRUE(huge.worth_trying(2_MiB));
+  const auto windows_without = [&] {
+    int windows = 0;
+    while (!huge.worth_trying(32_MiB)) ++windows;
+    return windows;
+  };
+  for (const int windows : {4, 8, 16}) {
+    EXPECT_TRUE(huge.dear(kDear));
+    EXPECT_EQ(windows_without(), windows);
+  }
+  EXPECT_FALSE(huge.dear(kOld));  // says nothing
+  EXPECT_TRUE(huge.dear(kDear));
+  EXPECT_EQ(windows_without(), 32);
+  EXPECT_FALSE(huge.dear(kCheap));
+  EXPECT_TRUE(huge.dear(kDear));
+  EXPECT_EQ(windows_without(), 4);
 }
 
 TEST_F(PosixMapped, ProcessesThatWriteOneFileTogether) {
@@ -268,8 +294,9 @@ TEST_F(PosixMapped, NeedsBothWaysOfADescriptorToWrite) {
   // A descriptor that cannot be mapped does as well.
   CounterSet counters;
   posix::LooksInVain looks;
-  const posix::MappedParts parts{2048, counters.get("calls"), counters.get("mapped"),
-                                 counters.get("faults"), looks};
+  posix::HugePages huge(true);
+  const posix::MappedParts parts{
+      2048, counters.get("calls"), counters.get("mapped"), counters.get("faults"), looks, huge};
   const int fd = ::open(rig_.path("data").c_str(), O_WRONLY | O_CLOEXEC);
   std::ranges::fill(bytes, std::byte{'v'});
   EXPECT_EQ(*posix::write_mapped(fd, file, Memory::of(std::span(bytes)), parts), bytes.size());

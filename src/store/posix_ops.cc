@@ -53,12 +53,13 @@ Operations::Operations(Fd top, SealKey key, const PosixOptions& options, Identit
       limits_{.crumb = fs.local ? IoLimits().crumb : kCrumbOfOthers},
       local_(fs.local),
       mapped_(options.mapped && fs.local),
+      huge_pages_(mapped_ && huge_pages_are_cheap()),
       mapping_{options.mapped_piece,
                io_calls_,
                counters.get("posix.mapped_steps"),
                counters.get("posix.mapped_faults"),
                looks_,
-               mapped_ && huge_pages_are_cheap()} {}
+               huge_pages_} {}
 
 Operations::Operation Operations::operation(Op op) {
   using O = Operations;  // close is apart: it needs no descriptor; locks are nobody's

@@ -195,6 +195,7 @@ class Operations {
   const bool local_;  // the file system
   const bool mapped_;
   LooksInVain looks_;
+  HugePages huge_pages_;
   const MappedParts mapping_;
 };
 
