@@ -56,6 +56,7 @@ bool JointWrites::write(const plan::ViewPart& part, const plan::TiledMap& memory
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return false;
   if (skipped_ > 0 && patience == Patience::sensible) return --skipped_, false;
+  wait_for_last_team();
   if (!describe(part, patience)) return false;
   head_->waiting.fetch_or(bit(rank_));
   for (;;) {
@@ -71,6 +72,13 @@ bool JointWrites::write(const plan::ViewPart& part, const plan::TiledMap& memory
     else
       head_->events.wait([&](uint32_t n) { return n != seen; }, [] {});
   }
+}
+
+// This rank may have left it before others have, who still look at what it described.
+void JointWrites::wait_for_last_team() {
+  head_->events.wait(
+      [&](uint32_t) { return !(head_->busy.load() && (head_->members.load() & bit(rank_))); },
+      [] {});
 }
 
 bool JointWrites::describe(const plan::ViewPart& part, Patience patience) {

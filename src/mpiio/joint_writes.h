@@ -69,8 +69,9 @@ class JointWrites {
     std::atomic<uint32_t> busy;     // a team is at work, or chosen
     SignalWord events;
     std::atomic<uint32_t> company;  // how many are likely to come; 0: not known
-    // Of the team.
-    uint64_t members;
+    // Of the team. What its members have described must stay until all have left, also if some
+    // leave before others.
+    std::atomic<uint64_t> members;
     uint64_t begin, end;
     std::atomic<uint32_t> inside, failed;
     Buffer buffers[kBuffers];
@@ -87,6 +88,7 @@ class JointWrites {
   };
 
   bool describe(const plan::ViewPart& part, Patience patience);
+  void wait_for_last_team();
   bool alone();
   void wait_for_company(uint64_t bytes, Patience patience);
   void choose_team();

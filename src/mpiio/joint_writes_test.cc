@@ -183,6 +183,30 @@ TEST_F(Interleaved, RanksGoTheirOwnPace) {
   EXPECT_TRUE(good(1));
 }
 
+// Who leaves a team early begins its next write while others are still in the last one.
+TEST_F(Interleaved, TheFirstToLeaveComeBackEarly) {
+  constexpr uint64_t kStep = 320'000, kTurns = 40;  // of ranks and of calls, in the file
+  const auto part_of = [&](int rank, uint64_t turn) {
+    const uint64_t first = (static_cast<uint64_t>(rank) + turn * kRanks) * kStep;
+    return plan::ViewPart{
+        view_of(first + kBlock * static_cast<uint64_t>(rank), {{0, kBlock}}, kBlock * kRanks),
+        Length(), Length(kBytes)};
+  };
+  on_ranks([&](int rank) {
+    for (uint64_t turn = 0; turn < kTurns; ++turn)
+      write(rank, part_of(rank, turn), Bytes(kBytes, static_cast<std::byte>(rank + 1)));
+  });
+  for (int rank = 0; rank < kRanks; ++rank) {
+    for (uint64_t turn = 0; turn < kTurns; ++turn) {
+      const Extents where = part_of(rank, turn).cursor().next(Length(kBytes), 10);
+      Bytes found(kBytes);
+      ASSERT_EQ(*file_.read(where, at(found.data(), kBytes)), kBytes);
+      ASSERT_TRUE(found == Bytes(kBytes, static_cast<std::byte>(rank + 1)));
+    }
+  }
+  EXPECT_GT(joint_, 0u);
+}
+
 TEST_F(Interleaved, WhoIsAloneWritesAlone) {
   for (int call = 0; call < 100; ++call) write_all(3, call % 40);
   EXPECT_EQ(joint_, 0u);
