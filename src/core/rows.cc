@@ -69,6 +69,31 @@ void copy_rows(RowCopy rows) {
   }
 }
 
+uint64_t copy_some(const Row& row, uint64_t most, std::byte* first, const Memory& memory,
+                   ExtentCursor& cursor, RowTo to) {
+  const uint64_t length = row.first.length.value;
+  const Extent run = cursor.current();
+  const uint64_t pieces = std::min(most, run.length.value / length);
+  if (pieces == 0) {
+    to == RowTo::row ? copy_out(memory, cursor, {first, length})
+                     : copy_in({first, length}, memory, cursor);
+    return 1;
+  }
+  std::byte* const in_memory = memory.at(run.offset);
+  const auto dense = static_cast<int64_t>(length);
+  copy_rows(to == RowTo::row ? RowCopy{first, row.stride, in_memory, dense, length, pieces}
+                             : RowCopy{in_memory, dense, first, row.stride, length, pieces});
+  cursor.advance(Length(pieces * length));
+  return pieces;
+}
+
+void copy_row(const Row& row, std::byte* first, const Memory& memory, ExtentCursor& cursor,
+              RowTo to) {
+  for (uint64_t done = 0; done < row.count;)
+    done += copy_some(row, row.count - done, first + static_cast<int64_t>(done) * row.stride,
+                      memory, cursor, to);
+}
+
 void copy_out(const Memory& memory, ExtentCursor& cursor, std::span<std::byte> bytes) {
   for_each_row(memory, cursor, bytes.size(), [&](const Row& row, uint64_t place) {
     const uint64_t length = row.first.length.value;

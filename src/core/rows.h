@@ -31,6 +31,16 @@ struct RowCopy {
 };
 void copy_rows(RowCopy rows);
 
+// Copies between a row whose first piece lies at `first` and the cursor's next bytes, which are as
+// many and of any shape. `memory` is what the cursor walks.
+enum class RowTo : bool { memory, row };
+void copy_row(const Row& row, std::byte* first, const Memory& memory, ExtentCursor& cursor,
+              RowTo to);
+// The same of as many of its pieces as lie in one piece of memory, `most` at most, or of one that
+// lies in several. Returns how many.
+uint64_t copy_some(const Row& row, uint64_t most, std::byte* first, const Memory& memory,
+                   ExtentCursor& cursor, RowTo to);
+
 // Copies the next bytes of the cursor, which walks the memory's shape and has as many, to `bytes`
 // or from them.
 void copy_out(const Memory& memory, ExtentCursor& cursor, std::span<std::byte> bytes);

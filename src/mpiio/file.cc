@@ -85,12 +85,38 @@ Result<uint64_t> File::move_in_store(Op op, Extents where, Extents memory) const
   return reply->count;
 }
 
+// Of small pieces on a local file system, where each rank by itself would map every page that all
+// of them touch.
+bool File::write_jointly(const plan::ViewPart& part, const plan::TiledMap& memory) const {
+  constexpr uint64_t kLeastBytes = 128_KiB, kMostPiece = 8_KiB;
+  const bool always = joint_writes == JointWanted::always;
+  JointWrites* const joint = meeting ? meeting->joint_writes() : nullptr;
+  if (!joint || joint_writes == JointWanted::never || !place.local || atomic ||
+      !part.view.monotone())
+    return false;
+  if (!always && (part.length.value < kLeastBytes || part.view.contiguous() ||
+                  part.view.mean_piece() > kMostPiece))
+    return false;
+  std::shared_lock lock(kept_lock);
+  if (kept()) return false;
+  return joint->write(
+      part, memory,
+      [this](Extents where, Extents from) {
+        return move_in_store(Op::write, std::move(where), std::move(from));
+      },
+      always ? JointWrites::Patience::much : JointWrites::Patience::sensible);
+}
+
 void File::obey_hints() {
   sieving.wanted = hints.is("romio_ds_read", "enable")    ? SieveWanted::always
                    : hints.is("romio_ds_read", "disable") ? SieveWanted::never
                                                           : SieveWanted::automatic;
   sieving.window = std::max<uint64_t>(hints.number("ind_rd_buffer_size"), 1);
   sieving.hole = hints.number("romio_cb_ds_threshold");
+  joint_writes = hints.is("forebay_direct", "true")            ? JointWanted::never
+                 : hints.is("forebay_joint_writes", "enable")  ? JointWanted::always
+                 : hints.is("forebay_joint_writes", "disable") ? JointWanted::never
+                                                               : JointWanted::automatic;
   write_flags = !place.served                             ? 0u
                 : hints.is("forebay_write_behind", "on")  ? uint32_t{kFlagBehind}
                 : hints.is("forebay_write_behind", "off") ? uint32_t{kFlagStable}

@@ -44,6 +44,9 @@ struct File {
   // The same below what realms keep.
   Result<uint64_t> move_in_store(Op op, Extents file, Extents memory) const;
   Result<uint64_t> size_in_store() const;
+  // Writes bytes of the view, together with other ranks that do the same now (joint_writes.h).
+  // False: this rank has to write them by itself.
+  bool write_jointly(const plan::ViewPart& part, const plan::TiledMap& memory) const;
   // What its realms keep, if they do and it counts now: for collective calls. Others hold
   // kept_lock, shared, while they use it.
   KeptRealms* kept() const { return atomic ? nullptr : kept_realms.get(); }
@@ -115,8 +118,10 @@ struct File {
   const char* split_call = nullptr;
 
   Hints hints;
-  HintList user_hints;                   // which stay on top
-  ReadSieving sieving;                   // and of its reads; changed by collective calls only
+  HintList user_hints;  // which stay on top
+  ReadSieving sieving;  // and of its reads; changed by collective calls only
+  enum class JointWanted : uint8_t { automatic, always, never };
+  std::atomic<JointWanted> joint_writes{JointWanted::automatic};
   std::atomic<uint32_t> write_flags{0};  // what hints say of its writes
   std::atomic<uint32_t> sieve_flags{0};  // and of scattered ones
   std::atomic<uint64_t> sieve_window{0};

@@ -3,12 +3,31 @@
 #include "mpiio/arbiter_client.h"
 
 namespace forebay::mpiio {
+namespace {
+
+// Up to where JointWrites begin.
+uint64_t space_before(int ranks) {
+  constexpr uint64_t kPage = 4096;
+  const uint64_t records = ranks == 1 ? 0 : NodeRecords::space(ranks);
+  return (sizeof(NodeMemory) + Gathering::space(ranks) + records + kPage - 1) / kPage * kPage;
+}
+
+bool may_join(int ranks) {
+  return ranks > 1 && ranks <= JointWrites::kMostRanks;
+}
+
+// Memory costs what is used of it. But where it may not be so long, joint writes can be missed.
+Result<SharedMemory> make_memory(int ranks) {
+  const uint64_t bytes = space_before(ranks);
+  if (may_join(ranks))
+    if (auto memory = SharedMemory::make(bytes + JointWrites::space(ranks))) return memory;
+  return SharedMemory::make(bytes, ranks == 1);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Meeting>> Meeting::host(int ranks) {
-  const bool alone = ranks == 1;
-  auto memory = SharedMemory::make(
-      sizeof(NodeMemory) + Gathering::space(ranks) + (alone ? 0 : NodeRecords::space(ranks)),
-      alone);
+  auto memory = make_memory(ranks);
   if (!memory) return memory.error();
   NodeMemory::create(memory->data());
   std::unique_ptr<Meeting> meeting(new Meeting(0, ranks));
@@ -34,6 +53,8 @@ void Meeting::enter(SharedMemory memory) {
   gathering_.emplace(node + 1, rank_, ranks_);
   std::byte* rest = reinterpret_cast<std::byte*>(node + 1) + Gathering::space(ranks_);
   if (ranks_ > 1) records_.emplace(rest);
+  if (const uint64_t before = space_before(ranks_); memory_.place().bytes > before)
+    joint_.emplace(memory_.data() + before, rank_, ranks_);
   state_ = std::make_unique<NodeState>(*node);
 }
 

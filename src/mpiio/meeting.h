@@ -17,6 +17,7 @@
 #include "mpiio/arbiter.h"
 #include "mpiio/attr_state.h"
 #include "mpiio/gathering.h"
+#include "mpiio/joint_writes.h"
 #include "mpiio/node_records.h"
 #include "mpiio/node_state.h"
 #include "mpiio/shared_memory.h"
@@ -50,6 +51,8 @@ class Meeting {
   // If all ranks are near; else null.
   Gathering* gathering() { return moved_ || !gathering_ ? nullptr : &*gathering_; }
   const NodeRecords* records() const { return moved_ || !records_ ? nullptr : &*records_; }
+  // The same, and there was memory for it.
+  JointWrites* joint_writes() { return moved_ || !joint_ ? nullptr : &*joint_; }
 
  private:
   Meeting(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
@@ -57,9 +60,11 @@ class Meeting {
 
   const int rank_, ranks_;
   Place place_;
-  SharedMemory memory_;  // a NodeMemory, then the space of a Gathering and of NodeRecords
+  // A NodeMemory, then the space of a Gathering, of NodeRecords and perhaps of JointWrites.
+  SharedMemory memory_;
   std::optional<Gathering> gathering_;
   std::optional<NodeRecords> records_;  // unless there is but one rank
+  std::optional<JointWrites> joint_;
   bool moved_ = false;
   Invitation invitation_;
   Arbiter* arbiter_ = nullptr;

@@ -287,6 +287,9 @@ void explain(const File& file) {
       fmt::format("forebay: {}: {}; {} ranks", file.name, file.place.why, file.ranks);
   if (file.collective)
     if (const auto why = file.collective->explanation(); !why.empty()) text += "; " + why;
+  const JointWrites* const joint = file.meeting ? file.meeting->joint_writes() : nullptr;
+  if (joint && joint->joined() > 0)
+    text += fmt::format("; {} independent writes together with other ranks", joint->joined());
   for (const std::string& one : file.hints.ignored()) text += "; ignored " + one;
   std::fprintf(stderr, "%s\n", text.c_str());
 }

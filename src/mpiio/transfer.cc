@@ -96,6 +96,10 @@ void Transfer::run() {
 void Transfer::move_all() {
   auto held = lock();
   if (!held) return fail(fault_of(held.error()));
+  if (direction_ == Direction::write && file_.write_jointly(part(), memory_)) {
+    moved_ = length_;
+    return;
+  }
   plan::TransferCursor cursor(view_, from_, memory_, Length(), Length(length_));
   while (!cursor.done()) {
     auto part = cursor.next(Length(kMostBytes), kMostBlocks);

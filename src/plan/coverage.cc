@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/rows.h"
+
 namespace forebay::plan {
 namespace {
 
 constexpr uint64_t kMostMarked = 1_MiB;  // at once
 constexpr uint64_t kLeastMarked = 4_KiB;
 constexpr uint64_t kSmallPiece = 1_KiB;
+constexpr size_t kMostListed = 1024;  // pieces without a loop, at once
 
 // Sets the bits [from, to).
 void mark(std::vector<uint64_t>& marks, uint64_t from, uint64_t to) {
@@ -156,16 +159,23 @@ bool Coverage::dense(Offset limit) {
   return false;
 }
 
+// A row at a time, where pieces lie in rows: that is a fraction of what a cursor takes for each.
 void Coverage::mark_all(Offset limit) {
   marks_.assign(((limit - at_).value + 63) / 64, 0);
   for (Walker& walker : walkers_) {
-    while (!walker.piece.empty() && walker.piece.offset < limit) {
-      const Offset from = std::max(walker.piece.offset, at_);
-      const Offset to = std::min(walker.piece.end(), limit);
-      if (from < to) mark(marks_, (from - at_).value, (to - at_).value);
-      if (walker.piece.end() > limit) break;
-      step(walker);
+    TiledCursor cursor = walker.part->within({at_, limit - at_}).cursor();
+    while (!cursor.done()) {
+      const Extents pieces = cursor.next(cursor.left(), kMostListed);
+      for (ExtentCursor places(pieces); !places.done();) {
+        const Row row = row_at(pieces, places);
+        const uint64_t length = row.first.length.value;
+        uint64_t from = (row.first.offset - at_).value;
+        for (uint64_t i = 0; i < row.count; ++i, from += static_cast<uint64_t>(row.stride))
+          mark(marks_, from, from + length);
+        places.advance(Length(length * row.count));
+      }
     }
+    skip_to(walker, limit);
   }
   order();
 }

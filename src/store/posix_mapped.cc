@@ -114,7 +114,7 @@ struct Copy {
   const Mapping& window;
   const Memory& memory;
   ExtentCursor& cursor;
-  bool write;
+  RowTo to;
   volatile uint64_t moved = 0;
 
   static void run(void* context) { static_cast<Copy*>(context)->all(); }
@@ -125,28 +125,11 @@ struct Copy {
         std::byte* const in_file = window.bytes().data() +
                                    (row.first.offset.value - window.begin()) +
                                    static_cast<int64_t>(done) * row.stride;
-        const uint64_t pieces = whole_pieces(row, row.count - done, in_file);
+        const uint64_t pieces = copy_some(row, row.count - done, in_file, memory, cursor, to);
         done += pieces;
         moved = total += pieces * row.first.length.value;
       }
     }
-  }
-  // As many as lie in one piece of memory, or one that lies in several. Returns how many.
-  uint64_t whole_pieces(const Row& row, uint64_t most, std::byte* in_file) {
-    const uint64_t length = row.first.length.value;
-    const Extent run = cursor.current();
-    const uint64_t pieces = std::min(most, run.length.value / length);
-    if (pieces == 0) {
-      write ? copy_out(memory, cursor, {in_file, length})
-            : copy_in({in_file, length}, memory, cursor);
-      return 1;
-    }
-    std::byte* const in_memory = memory.at(run.offset);
-    const auto dense = static_cast<int64_t>(length);
-    copy_rows(write ? RowCopy{in_file, row.stride, in_memory, dense, length, pieces}
-                    : RowCopy{in_memory, dense, in_file, row.stride, length, pieces});
-    cursor.advance(Length(pieces * length));
-    return pieces;
   }
 };
 
@@ -271,7 +254,7 @@ class Mover {
     }
     parts_.mapped.add();
     if (write_) fault_in();
-    Copy copy{rows_, window_, memory_, cursor_, write_};
+    Copy copy{rows_, window_, memory_, cursor_, write_ ? RowTo::row : RowTo::memory};
     if (!guard_.run(window_.bytes(), Copy::run, &copy)) {
       parts_.faults.add();
       cursor_ = ExtentCursor(memory_.shape);  // it was left in the middle of a step
