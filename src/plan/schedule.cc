@@ -12,6 +12,9 @@ namespace {
 constexpr double kWorthGathering = 1.25;
 constexpr double kFade = 1.0 / 8;
 
+// With more queues than so many in line there is enough to do.
+constexpr size_t kFewQueues = 8;
+
 }  // namespace
 
 Schedule::Schedule(ScheduleOptions options) : options_(options) {
@@ -26,6 +29,7 @@ Schedule::Queue& Schedule::queue(QueueId id, bool write) {
   if (idle(id) && q.write != write) {  // a number that is used anew
     q.write = write;
     q.per_batch = 1;
+    q.parts = q.out = 0;
   }
   FOREBAY_ASSERT(q.write == write);
   return q;
@@ -34,6 +38,7 @@ Schedule::Queue& Schedule::queue(QueueId id, bool write) {
 bool Schedule::idle(QueueId id) const {
   if (id >= queues_.size()) return true;
   const Queue& q = queues_[id];
+  if (!cut_.rest.empty() && cut_.queue == id) return false;
   return q.in_service == 0 && q.arrived == 0 && (!q.merger || q.merger->empty());
 }
 
@@ -48,7 +53,24 @@ bool Schedule::may_issue(const Queue& q) const {
     case Gather::useful:
       break;
   }
-  return q.per_batch < kWorthGathering || q.bytes >= options_.full;
+  return q.out <= q.parts / 2 || !gathers(q);
+}
+
+bool Schedule::gathers(const Queue& q) const {
+  return q.per_batch >= kWorthGathering && q.bytes < options_.full;
+}
+
+bool Schedule::may_gather_more() const {
+  if (policy_ != Policy::hbrr || !arrived_.empty() || !cut_.rest.empty()) return false;
+  if (line_.size() > kFewQueues) return false;
+  bool any = false;
+  for (const QueueId id : line_) {
+    const Queue& q = queues_[id];
+    if (!may_issue(q)) continue;
+    if (!gathers(q)) return false;
+    any = true;
+  }
+  return any;
 }
 
 void Schedule::add(const Descriptor& d) {
@@ -66,9 +88,10 @@ void Schedule::add(const Descriptor& d) {
   line_up(d.queue);
 }
 
-void Schedule::ended(QueueId id) {
+void Schedule::ended(QueueId id, uint32_t run) {
   Queue& q = queues_[id];
   FOREBAY_ASSERT(q.in_service > 0 && in_service_ > 0);
+  if (run != 0 && run == q.run) --q.out;
   --q.in_service;
   --in_service_;
   line_up(id);
@@ -84,6 +107,7 @@ void Schedule::line_up(QueueId id) {
 bool Schedule::next(Batch& out) {
   if (options_.in_service != 0 && in_service_ >= options_.in_service) return false;
   out.ids.clear();
+  if (!cut_.rest.empty()) return hand_out_part(out), true;
   // After a change of policy, what came before it goes first.
   const bool fifo_first = policy_ == Policy::hbrr || gathered_ == 0;
   if (fifo_first && oldest_first(out)) return true;
@@ -94,6 +118,7 @@ bool Schedule::next(Batch& out) {
 bool Schedule::oldest_first(Batch& out) {
   if (arrived_.empty()) return false;
   out.queue = arrived_.front().first;
+  out.run = 0;
   out.ids.push_back(arrived_.front().second);
   arrived_.pop_front();
   Queue& q = queues_[out.queue];
@@ -161,17 +186,36 @@ Schedule::Slot Schedule::first_that_may(const Client& c, unsigned& looks) const 
   return kNone;
 }
 
-// What is in run_ goes out.
+// What is in run_ goes out, or its first part.
 void Schedule::issue(QueueId id, Batch& out) {
   Queue& q = queues_[id];
-  out.queue = id;
+  cut_.queue = id;
   for (const Item& item : run_) {
-    out.ids.push_back(waiting_[item.slot].id);
+    cut_.rest.emplace_back(waiting_[item.slot].id, item.bytes);
     q.bytes -= item.bytes;
     delist(item.slot);
   }
   gathered_ -= run_.size();
   q.per_batch += (static_cast<double>(run_.size()) - q.per_batch) * kFade;
+  if (++runs_ == 0) ++runs_;
+  q.run = runs_;
+  q.parts = q.out = 0;
+  hand_out_part(out);
+}
+
+void Schedule::hand_out_part(Batch& out) {
+  Queue& q = queues_[cut_.queue];
+  const bool whole = q.write || options_.part == 0;
+  out.queue = cut_.queue;
+  out.run = q.run;
+  for (uint64_t bytes = 0; !cut_.rest.empty();) {
+    bytes += cut_.rest.front().second;
+    if (!whole && !out.ids.empty() && bytes > options_.part) break;
+    out.ids.push_back(cut_.rest.front().first);
+    cut_.rest.pop_front();
+  }
+  ++q.parts;
+  ++q.out;
   ++q.in_service;
   ++in_service_;
 }

@@ -18,7 +18,9 @@
 //    one client in turn has the batch around its oldest request issued. So neither a client that
 //    floods one handle or many, nor the one that is always lowest, holds up
 //    another: with C clients waiting, the oldest request of each goes out within
-//    C * (kBatchesPerClientTurn + 1) batches of those that may be issued at all.
+//    C * (kBatchesPerClientTurn + 1) runs of those that may be issued at all.
+//  - a long run may go out in several calls at once (`part`): its batches follow each other with
+//    nothing between them, and the next run of its queue may be issued when half of them are back.
 //  - conflicting requests are never both here: whoever uses it reserves extents before
 //    (plan/reservations.h), so every order is a legal one.
 //
@@ -59,7 +61,8 @@ struct ScheduleOptions {
   Gather reads = Gather::never;
   Gather writes = Gather::always;
   RunLimits limits = {};
-  uint64_t full = 256_KiB;  // bytes waiting that are worth a batch of their own
+  uint64_t full = 256_KiB;  // bytes waiting that are worth a run of their own
+  uint64_t part = 0;        // bytes of a read that is one batch; 0: a run is one, however long
 };
 
 using QueueId = uint32_t;  // small numbers: a table is indexed by them
@@ -89,14 +92,19 @@ class Schedule {
 
   struct Batch {
     QueueId queue = 0;
+    uint32_t run = 0;  // that it is a part of; 0: of none
     std::vector<uint64_t> ids;
   };
   // The next batch, which is then in service; false if nothing may be issued now.
   bool next(Batch& out);
-  // A batch of this queue has come back from the Store.
-  void ended(QueueId queue);
+  // A batch of this queue, and of this run, has come back from the Store.
+  void ended(QueueId queue, uint32_t run = 0);
 
-  size_t pending() const { return arrived_.size() + gathered_; }
+  // Requests that would go out now gather lately: if others are just coming, it is better to let
+  // them come first.
+  bool may_gather_more() const;
+
+  size_t pending() const { return arrived_.size() + gathered_ + cut_.rest.size(); }
   unsigned in_service() const { return in_service_; }
   bool idle(QueueId queue) const;  // nothing pending, nothing in service: the number may be reused
 
@@ -132,13 +140,23 @@ class Schedule {
     bool write = false;
     bool in_line = false;
     unsigned in_service = 0;
+    uint32_t run = 0;      // the last one
+    unsigned parts = 0;    // that it has, so far
+    unsigned out = 0;      // of these, in service
     uint64_t bytes = 0;    // waiting
     uint64_t arrived = 0;  // waiting in the order of arrival
     double per_batch = 1;  // requests, of late
   };
 
+  // What is left of a run that goes out in parts. There is one at most: it goes before all else.
+  struct Cut {
+    QueueId queue = 0;
+    std::deque<std::pair<uint64_t, uint64_t>> rest;  // id, bytes
+  };
+
   Queue& queue(QueueId id, bool write);
   bool may_issue(const Queue& q) const;
+  bool gathers(const Queue& q) const;
   void line_up(QueueId id);
   bool oldest_first(Batch& out);
   bool from_line(Batch& out);
@@ -147,6 +165,7 @@ class Schedule {
   void tidy(Client& client) const;
   Slot first_that_may(const Client& client, unsigned& looks) const;
   void issue(QueueId id, Batch& out);
+  void hand_out_part(Batch& out);
   Client& client(uint64_t id);
   Slot enlist(const Descriptor& d);
   void delist(Slot slot);
@@ -155,11 +174,13 @@ class Schedule {
   ScheduleOptions options_;
   Policy policy_ = Policy::hbrr;
   unsigned in_service_ = 0;
+  uint32_t runs_ = 0;
 
   // fifo
   std::deque<std::pair<QueueId, uint64_t>> arrived_;
 
   // hbrr
+  Cut cut_;
   std::vector<Queue> queues_;
   std::deque<QueueId> line_;
   unsigned left_ = 0;               // of the quantum

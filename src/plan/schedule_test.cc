@@ -34,7 +34,7 @@ ScheduleOptions free_running() {
 Ids next(Schedule& s) {
   Schedule::Batch batch;
   if (!s.next(batch)) return {};
-  s.ended(batch.queue);
+  s.ended(batch.queue, batch.run);
   return batch.ids;
 }
 
@@ -116,6 +116,101 @@ TEST(Schedule, GathersWhereItPays) {
   ASSERT_FALSE(s.next(batch)) << "waiting has paid";
   s.add(at(3, 20, 90, 1));
   ASSERT_TRUE(s.next(batch)) << "but not for more than a full batch";
+}
+
+// Three runs of five, so that merging has paid.
+void make_it_pay(Schedule& s, QueueId queue) {
+  for (int round = 0; round < 4; ++round) {
+    for (uint64_t i = 0; i < 5; ++i) s.add(at(i, i * 10, 10, queue));
+    Schedule::Batch batch;
+    for (size_t out = 0; out < 5; out += batch.ids.size()) {
+      ASSERT_TRUE(s.next(batch));
+      s.ended(batch.queue, batch.run);
+    }
+  }
+}
+
+TEST(Schedule, ALongReadGoesOutInPartsWithNothingBetween) {
+  ScheduleOptions o;
+  o.reads = o.writes = Gather::useful;
+  o.part = 20;
+  Schedule s(o);
+  make_it_pay(s, 0);
+  make_it_pay(s, 1);
+  for (uint64_t i = 0; i < 7; ++i) s.add(at(i, i * 10));
+  s.add(at(7, 70, 25));  // larger than a part: one of its own
+  s.add(at(20, 0, 10, 2));
+  Schedule::Batch batch;
+  for (const Ids& part : {Ids{0, 1}, Ids{2, 3}, Ids{4, 5}, Ids{6}, Ids{7}}) {
+    ASSERT_TRUE(s.next(batch));
+    EXPECT_EQ(batch.ids, part);
+    EXPECT_FALSE(s.idle(0));
+  }
+  EXPECT_EQ(next(s), Ids{20}) << "then it is another handle's turn";
+  for (uint64_t i = 0; i < 7; ++i) s.add(at(30 + i, i * 10, 10, 1));
+  EXPECT_EQ(next(s).size(), 7u) << "a write is not cut";
+}
+
+TEST(Schedule, TheNextRunGoesOutWhenHalfOfTheLastIsBack) {
+  ScheduleOptions o;
+  o.reads = Gather::useful;
+  o.part = 10;
+  Schedule s(o);
+  make_it_pay(s, 0);
+  Schedule::Batch batch;
+  for (uint64_t i = 0; i < 4; ++i) s.add(at(i, i * 10));
+  for (uint64_t i = 0; i < 4; ++i) ASSERT_TRUE(s.next(batch));
+  const uint32_t first = batch.run;
+  s.add(at(8, 80));
+  s.ended(0, first);
+  EXPECT_FALSE(s.next(batch));
+  s.ended(0, first);
+  EXPECT_TRUE(s.next(batch));
+  EXPECT_EQ(batch.ids, Ids{8});
+  s.add(at(9, 90));
+  s.ended(0, first);
+  EXPECT_FALSE(s.next(batch)) << "the last run is one part, which is out";
+  s.ended(0, batch.run);
+  EXPECT_TRUE(s.next(batch)) << "what is left of the first one holds up nobody";
+}
+
+TEST(Schedule, PartsCountAsInService) {
+  ScheduleOptions o;
+  o.reads = Gather::useful;
+  o.part = 10;
+  o.in_service = 2;
+  Schedule s(o);
+  for (uint64_t i = 0; i < 3; ++i) s.add(at(i, i * 10));
+  Schedule::Batch batch;
+  ASSERT_TRUE(s.next(batch));
+  ASSERT_TRUE(s.next(batch));
+  ASSERT_FALSE(s.next(batch));
+  EXPECT_EQ(s.pending(), 1u);
+  s.use(Policy::fifo);
+  s.add(at(7, 0));
+  s.ended(0), s.ended(0);
+  EXPECT_FALSE(s.idle(0));
+  EXPECT_EQ(next(s), Ids{2}) << "what was begun goes first";
+  EXPECT_EQ(next(s), Ids{7});
+}
+
+TEST(Schedule, KnowsWhereMoreMayGather) {
+  ScheduleOptions o;
+  o.reads = Gather::useful;
+  o.full = 100;
+  Schedule s(o);
+  s.add(at(0, 0));
+  EXPECT_FALSE(s.may_gather_more()) << "nothing has been merged";
+  next(s);
+  make_it_pay(s, 0);
+  EXPECT_FALSE(s.may_gather_more()) << "there is nothing";
+  s.add(at(0, 0));
+  EXPECT_TRUE(s.may_gather_more());
+  s.add(at(1, 0, 10, 2));
+  EXPECT_FALSE(s.may_gather_more()) << "another handle would wait for nothing";
+  while (!next(s).empty()) continue;
+  for (uint64_t i = 0; i < 10; ++i) s.add(at(i, i * 10));
+  EXPECT_FALSE(s.may_gather_more()) << "it is full";
 }
 
 TEST(Schedule, LimitsWhatIsInService) {

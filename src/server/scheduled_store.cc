@@ -22,6 +22,14 @@ namespace {
 constexpr Staging kLocalStaging{.piece = 512, .batch = 64_KiB};
 constexpr Staging kOtherStaging{.piece = 4_KiB, .batch = 256_KiB};
 
+// A mount cuts what it reads into requests of its own, and sends them one after the other:
+// GlusterFS 128 KiB each. Several calls at a time use what is behind it. (Of writes it takes one at
+// a time into a file.)
+constexpr uint64_t kReadPart = 256_KiB;
+
+// Turns of a loop for which requests that gather wait for those who are just coming.
+constexpr unsigned kMostTurns = 64;
+
 // What one task may issue before the loop looks at other things: a back end that works inline takes
 // a millisecond for so much.
 constexpr unsigned kBatchesPerTask = 4;
@@ -40,6 +48,8 @@ plan::ScheduleOptions plan_options(const SchedulerOptions& options, const Store&
   o.in_service = inner.concurrency();
   if (o.in_service > 0) {
     o.reads = o.writes = plan::Gather::useful;
+    o.full = o.limits.bytes;
+    o.part = kReadPart;
   } else {
     // The kernel lets one writer at a time into a file, and any number of readers.
     o.reads = plan::Gather::never;
@@ -87,6 +97,7 @@ class ScheduledStore::State : public std::enable_shared_from_this<State> {
   // the back end, and whoever submits, so that what completes inline does not nest.
   struct Service {
     plan::QueueId queue = 0;
+    uint32_t run = 0;       // of the schedule's
     bool scheduled = true;  // the schedule knows of it
     bool alone = false;     // each member is a request of its own
     std::vector<EntryPtr> members, cancelled;
@@ -96,7 +107,14 @@ class ScheduledStore::State : public std::enable_shared_from_this<State> {
   };
 
   void enlist(Request&& request, Completion&& done, Origin origin);
+  struct Turn {
+    Loop* loop;
+    bool posted = false;
+    unsigned waited = 0;   // turns, without issuing anything
+    uint64_t arrived = 0;  // of all requests, when the last one ended
+  };
   bool claim_turn(Loop& loop);
+  bool waits_for_more(Turn& turn) const;
   void post_turn(Loop& loop);
   void turn(Loop& loop);
   void drain(Loop* here);
@@ -114,6 +132,7 @@ class ScheduledStore::State : public std::enable_shared_from_this<State> {
   void serve_whole(Service* s);
   void serve_alone(Service* s);
   void party_left(Service* s, bool on_completion);
+  void go_on(Loop* loop);
   static void drop_cancelled(Service& s);
   static bool failed(const Service& s);
   void finish(Service* s);
@@ -139,12 +158,9 @@ class ScheduledStore::State : public std::enable_shared_from_this<State> {
   std::vector<EntryPtr> waiting_;  // by the id that the schedule knows; null: free
   std::vector<size_t> free_;
   plan::Schedule::Batch batch_;  // kept for its capacity
-  struct Turn {
-    Loop* loop;
-    bool posted;
-  };
-  std::vector<Turn> turns_;  // few: one for each loop
-  unsigned issuing_ = 0;     // threads that are about to call the back end for others
+  uint64_t arrived_ = 0;         // requests, ever
+  std::vector<Turn> turns_;      // few: one for each loop
+  unsigned issuing_ = 0;         // threads that are about to call the back end for others
   bool closing_ = false;
 
   uint64_t live_ = 0;  // requests, waiting and in service
@@ -179,6 +195,7 @@ void ScheduledStore::State::enlist(Request&& request, Completion&& done, Origin 
   e->requests = origin.requests();
   e->done = std::move(done);
   e->request = std::move(request);
+  ++arrived_;
   if (live_++ == 0) busy_since_ = e->arrived;
   if (free_.empty()) {
     free_.push_back(waiting_.size());
@@ -202,7 +219,7 @@ bool ScheduledStore::State::claim_turn(Loop& loop) {
   for (Turn& t : turns_) {
     if (t.loop == &loop) return !std::exchange(t.posted, true);
   }
-  turns_.push_back({&loop, true});
+  turns_.push_back({.loop = &loop, .posted = true});
   return true;
 }
 
@@ -211,13 +228,25 @@ void ScheduledStore::State::post_turn(Loop& loop) {
 }
 
 void ScheduledStore::State::turn(Loop& loop) {
+  bool waits = false;
   {
     std::lock_guard lock(mutex_);
     for (Turn& t : turns_) {
-      if (t.loop == &loop) t.posted = false;
+      if (t.loop == &loop) t.posted = waits = waits_for_more(t);
     }
   }
-  drain(&loop);
+  waits ? post_turn(loop) : drain(&loop);
+}
+
+// Those who were answered together come again within a few turns, in which a loop lets them have
+// its core. A call for the first of them alone would keep all others waiting, and cost as much as
+// one for all. So where merging has paid what is there waits until a turn has brought nothing.
+bool ScheduledStore::State::waits_for_more(Turn& t) const {
+  const bool quiet = std::exchange(t.arrived, arrived_) == arrived_;
+  const bool waits =
+      !works_inline_ && !quiet && t.waited < kMostTurns && schedule_.may_gather_more();
+  t.waited = waits ? t.waited + 1 : 0;
+  return waits;
 }
 
 // ---- To the back end ----
@@ -259,6 +288,7 @@ std::unique_ptr<ScheduledStore::State::Service> ScheduledStore::State::next_serv
   if (!schedule_.next(batch_)) return nullptr;
   auto s = std::make_unique<Service>();
   s->queue = batch_.queue;
+  s->run = batch_.run;
   s->members.reserve(batch_.ids.size());
   for (const uint64_t id : batch_.ids) {
     s->members.push_back(std::move(waiting_[id]));
@@ -328,8 +358,21 @@ void ScheduledStore::State::serve_alone(Service* s) {
 
 void ScheduledStore::State::party_left(Service* s, bool on_completion) {
   if (s->parties.fetch_sub(1) > 1) return;
+  Loop* const loop = (s->members.empty() ? s->cancelled : s->members).front()->origin.loop;
   finish(s);
-  if (on_completion) drain(nullptr);
+  if (on_completion) go_on(loop);
+}
+
+// What may be issued now that a batch is back; those who were in it are about to come again.
+void ScheduledStore::State::go_on(Loop* loop) {
+  bool post = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (works_inline_ || closing_ || !schedule_.may_gather_more()) loop = nullptr;
+    if (loop) post = claim_turn(*loop);
+  }
+  if (!loop) return drain(nullptr);
+  if (post) post_turn(*loop);
 }
 
 // ---- Back ----
@@ -379,7 +422,7 @@ void ScheduledStore::State::ended(const Service& s) {
   const Entry& any = *(s.members.empty() ? s.cancelled : s.members).front();
   const Time when = now(any.origin.loop);
   std::lock_guard lock(mutex_);
-  if (s.scheduled) schedule_.ended(s.queue);
+  if (s.scheduled) schedule_.ended(s.queue, s.run);
   count(s);
   for (const EntryPtr& e : s.members) {
     if (!e->unproven.empty() && *e->result) keys_.prove(e->queue, e->unproven);

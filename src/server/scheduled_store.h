@@ -4,9 +4,10 @@
 //
 // Work-conserving: nothing waits for a timer. A request that is submitted from a loop waits until
 // the end of the loop's turn, so that all that arrived in that turn can merge, and as long as the
-// schedule gathers: while the back end is busy with its file, or with as much as it can use. By
-// fifo, and without a loop, it is issued at once if it may. Whoever brings a batch back issues what
-// may go next, not by recursion: back ends complete inline.
+// schedule gathers: while the back end is busy with its file, or with as much as it can use. Where
+// a call is a round trip and merging has paid of late, it also waits while turns go on to bring
+// others. By fifo, and without a loop, it is issued at once if it may. Whoever brings a batch back
+// issues what may go next, or has a loop do it, not by recursion: back ends complete inline.
 //
 // A merged batch is one request of the back end. If it fails, each of its requests is done again
 // alone and has its own result (a write that failed may be repeated: the same bytes). A request

@@ -215,6 +215,86 @@ TEST_F(Scheduled, WritesGatherWhileTheirFileIsBusy) {
   EXPECT_EQ(content(100), "aabbbbbbbb");
 }
 
+// A Store with threads of its own, as far as the scheduler can see.
+class Pooled final : public Decorator {
+ public:
+  explicit Pooled(std::unique_ptr<Store> inner) : Decorator(std::move(inner)) {}
+  unsigned concurrency() const override { return 8; }
+  void submit(Request&& request, Completion&& done) override {
+    inner().submit(std::move(request), std::move(done));
+  }
+};
+
+class ScheduledPooled : public Scheduled {
+ protected:
+  void SetUp() override {
+    auto fault = std::make_unique<FaultStore>(std::make_unique<MemoryStore>());
+    faults_ = fault.get();
+    store_ = std::make_unique<ScheduledStore>(std::make_unique<Pooled>(std::move(fault)),
+                                              SchedulerOptions{.policy = Policy::hbrr}, pool_);
+    file_ = create("f");
+    write(0, "x", nullptr);
+    read(0, 1, nullptr);
+    for (int i = 0; i < 4; ++i) {  // merging pays
+      for (uint64_t at = 0; at < 4; ++at) write(at * 4, "abcd", &loop_);
+      for (uint64_t at = 0; at < 4; ++at) read(at * 4, 4, &loop_);
+      run();
+    }
+    faults_->clear();
+  }
+};
+
+TEST_F(ScheduledPooled, WaitsWhileTurnsBringOthers) {
+  std::vector<CallPtr> calls;
+  for (uint64_t i = 0; i < 4; ++i) {
+    calls.push_back(read(i * 4, 4, &loop_));
+    loop_.run_one(Duration(0));
+    EXPECT_EQ(faults_->calls(Op::read), 0u) << i;
+  }
+  run();
+  EXPECT_EQ(faults_->calls(Op::read), 1u);
+  for (const auto& call : calls) EXPECT_EQ(call->bytes, "abcd");
+}
+
+TEST_F(ScheduledPooled, WaitsForNobodyForEver) {
+  const auto first = read(0, 4, &loop_);
+  std::vector<CallPtr> others;
+  for (uint64_t i = 1; i < 200; ++i) {
+    others.push_back(read(i * 100, 4, &loop_));
+    loop_.run_one(Duration(0));
+  }
+  EXPECT_TRUE(first->result.has_value());
+  run();
+  for (const auto& call : others) EXPECT_TRUE(call->result.has_value());
+}
+
+TEST_F(ScheduledPooled, ThoseWhoAreAnsweredTogetherGoTogetherAgain) {
+  faults_->add({.op = Op::read, .nth = 0, .action = FaultRule::Action::hold});
+  std::vector<CallPtr> calls;
+  for (uint64_t i = 0; i < 3; ++i) calls.push_back(read(i * 4, 4, &loop_));
+  run();
+  EXPECT_EQ(faults_->calls(Op::read), 1u);
+  calls.push_back(read(12, 4, &loop_));
+  run();
+  EXPECT_EQ(faults_->calls(Op::read), 1u) << "it gathers";
+  faults_->release();
+  for (uint64_t i = 0; i < 3; ++i) calls.push_back(read(i * 4, 4, &loop_));
+  run();
+  EXPECT_EQ(faults_->calls(Op::read), 2u) << "the one that waited, and those who came again";
+  for (const auto& call : calls) EXPECT_EQ(call->bytes, "abcd");
+}
+
+TEST_F(ScheduledPooled, ALongMergedReadIsSeveralCalls) {
+  constexpr uint64_t kSize = 64_KiB;
+  write(0, std::string(8 * kSize, 'z'), nullptr);
+  faults_->clear();
+  std::vector<CallPtr> calls;
+  for (uint64_t i = 0; i < 8; ++i) calls.push_back(read(i * kSize, kSize, &loop_));
+  run();
+  EXPECT_EQ(faults_->calls(Op::read), 2u);
+  for (const auto& call : calls) EXPECT_EQ(call->bytes, std::string(kSize, 'z'));
+}
+
 TEST_F(Scheduled, WhenAMergedBatchFailsEachIsDoneAlone) {
   make();
   // The batch fails, and of the four alone the third.
