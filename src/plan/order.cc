@@ -42,7 +42,8 @@ uint64_t rounded_up(uint64_t a, uint64_t b) {
   return (a + b - 1) / b;
 }
 
-// How many targets an aggregator may drive in one iteration. Whoever has nothing does not count.
+// How many targets an aggregator may drive in one iteration: each has a byte of the buffer at least.
+// Whoever has nothing does not count.
 size_t drives(const OrderInput& in) {
   std::vector<bool> aggregators(in.aggregators), targets(in.targets);
   for (size_t i = 0; i < in.bytes.size(); ++i) {
@@ -50,7 +51,9 @@ size_t drives(const OrderInput& in) {
   }
   const auto active = std::ranges::count(aggregators, true),
              used = std::ranges::count(targets, true);
-  return active == 0 ? 1 : rounded_up(static_cast<size_t>(used), static_cast<size_t>(active));
+  if (active == 0) return 1;
+  return std::min<uint64_t>(in.buffer,
+                            rounded_up(static_cast<size_t>(used), static_cast<size_t>(active)));
 }
 
 // A part of the buffer begins on a page, so that what lies on pages in the file does in memory.
