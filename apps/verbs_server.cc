@@ -146,6 +146,9 @@ void add_stop(Cli& cli) {
 std::string bytes(const Json& json) {
   return about_size(static_cast<uint64_t>(json.integer()));
 }
+std::string sum(const Json& a, const Json& b) {
+  return about_size(static_cast<uint64_t>(a.integer() + b.integer()));
+}
 std::string microseconds(const Json& json) {
   return fmt::format("{:.0f} us", json.number());
 }
@@ -209,7 +212,8 @@ void show_exports(const Json& status) {
     const Json& pool = e["pool"];
     rows.push_back({printable(e["name"].text()), printable(e["what"].text()),
                     std::to_string(requests), number(e["errors"]), number(e["flights"]),
-                    bytes(e["bytes_in"]), bytes(e["bytes_out"]),
+                    sum(e["bytes_in"], e["shortcuts"]["use"]["bytes_written"]),
+                    sum(e["bytes_out"], e["shortcuts"]["use"]["bytes_read"]),
                     fmt::format("{} of {}", pool["in_use"].integer(), pool["buffers"].integer())});
   }
   fmt::print("\n{}", columns(rows, "<<>>>>>>"));
@@ -240,9 +244,6 @@ void show_sessions(const Json& status) {
                                                  "READ", "LATENCY", "99 %"}};
   for (const Json& s : status["sessions"].array()) {
     const Json& itself = s["by_shortcut"];
-    const auto sum = [](const Json& a, const Json& b) {
-      return about_size(static_cast<uint64_t>(a.integer() + b.integer()));
-    };
     rows.push_back({fmt::format("{} {}{}", printable(s["host"].text()), s["pid"].integer(),
                                 s["connected"].boolean() ? "" : " (lost)"),
                     printable(s["program"].text()),

@@ -46,7 +46,8 @@ struct Seen {
 // Checks an order against the rules of the header that hold item by item.
 Seen check(const OrderInput& in, const Iterations& order) {
   const size_t several = driven(in);
-  const auto most = static_cast<uint64_t>((1 + in.threshold) * static_cast<double>(in.buffer));
+  const auto most =
+      in.buffer + static_cast<uint64_t>(in.threshold * static_cast<double>(in.buffer));
   Seen seen{std::vector<uint64_t>(in.bytes.size()), std::vector<uint64_t>(in.bytes.size()),
             std::vector<uint64_t>(in.aggregators, UINT64_MAX),
             std::vector<uint64_t>(in.aggregators)};

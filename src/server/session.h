@@ -42,19 +42,13 @@ struct SessionInfo {
   Counter flights, requests, bytes_in, bytes_out;
   Histogram latency;  // of its requests, from arrival to answer, in nanoseconds
 
-  // What it says that it has done by shortcuts (transport/shared_shortcut.h): in memory that it
-  // shares while it is connected.
-  struct ByShortcut {
-    uint64_t reads = 0, writes = 0, bytes_read = 0, bytes_written = 0;
-  };
-  ByShortcut by_shortcut() const;
+  // By shortcuts, over the connection of the moment.
+  ShortcutUse by_shortcut() const;
   void shares(std::shared_ptr<SharedRegion> region);  // null: no more
 
  private:
-  ByShortcut said() const;
   mutable std::mutex mutex_;
   std::shared_ptr<SharedRegion> region_;
-  ByShortcut before_;  // by earlier connections
 };
 
 class Session final : public std::enable_shared_from_this<Session>, private ConnectionHandler {

@@ -64,6 +64,7 @@ void Session::detach(const Error& why, LeaseTable::Left how) {
   closing_ = false;
   exported().leases->lose(id(), how, loop());
   dropped_ ? shortcuts_.drop() : shortcuts_.recall_all();
+  exported().shortcuts.used(parts_.info->by_shortcut());
   parts_.info->shares(nullptr);
   connection_.reset();  // before flights give back the buffers that it reads into and sends from
   const auto area = std::move(area_);  // until those who wait for a buffer of it have been told
@@ -96,25 +97,13 @@ void Session::detach(const Error& why, LeaseTable::Left how) {
 
 // ---- What it says of itself ----
 
-SessionInfo::ByShortcut SessionInfo::said() const {
-  ByShortcut sum = before_;
-  if (!region_) return sum;
-  const ShortcutTotals& now = region_->shortcut_totals();
-  sum.reads += now.reads.load(std::memory_order_relaxed);
-  sum.writes += now.writes.load(std::memory_order_relaxed);
-  sum.bytes_read += now.bytes_read.load(std::memory_order_relaxed);
-  sum.bytes_written += now.bytes_written.load(std::memory_order_relaxed);
-  return sum;
-}
-
-SessionInfo::ByShortcut SessionInfo::by_shortcut() const {
+ShortcutUse SessionInfo::by_shortcut() const {
   std::lock_guard lock(mutex_);
-  return said();
+  return region_ ? ShortcutUse::said_in(*region_) : ShortcutUse();
 }
 
 void SessionInfo::shares(std::shared_ptr<SharedRegion> region) {
   std::lock_guard lock(mutex_);
-  before_ = said();
   region_ = std::move(region);
 }
 

@@ -40,7 +40,25 @@ bool to_write(const Request& request) {
 
 }  // namespace
 
+ShortcutUse ShortcutUse::said_in(const SharedRegion& region) {
+  const ShortcutTotals& now = region.shortcut_totals();
+  const auto value = [](const std::atomic<uint64_t>& v) {
+    return v.load(std::memory_order_relaxed);
+  };
+  return {value(now.reads), value(now.writes), value(now.bytes_read), value(now.bytes_written)};
+}
+
 // ---- Of an export ----
+
+void ShortcutTable::used(const ShortcutUse& by) {
+  std::lock_guard lock(mutex_);
+  used_ += by;
+}
+
+ShortcutUse ShortcutTable::used() const {
+  std::lock_guard lock(mutex_);
+  return used_;
+}
 
 bool ShortcutTable::quiet(const std::string& file, Time now) {
   std::lock_guard lock(mutex_);

@@ -50,6 +50,18 @@ namespace forebay::server {
 class Export;
 class Session;
 
+// What clients say that they have done by shortcuts: for people.
+struct ShortcutUse {
+  uint64_t reads = 0, writes = 0, bytes_read = 0, bytes_written = 0;
+
+  static ShortcutUse said_in(const SharedRegion& region);
+  ShortcutUse& operator+=(const ShortcutUse& more) {
+    reads += more.reads, writes += more.writes;
+    bytes_read += more.bytes_read, bytes_written += more.bytes_written;
+    return *this;
+  }
+};
+
 class Shortcut;
 
 // Of an export.
@@ -61,6 +73,8 @@ class ShortcutTable {
 
   bool any() const { return out_.load() != 0; }
   size_t out() const { return out_.load(); }
+  void used(const ShortcutUse& by);  // over a connection that is gone
+  ShortcutUse used() const;
   void end_all();  // the server has ended: no loop runs any more
 
   Counter granted, recalled;
@@ -71,7 +85,8 @@ class ShortcutTable {
   static constexpr size_t kMost = 4096;  // files that are remembered
 
   std::atomic<size_t> out_{0};  // that are not ended
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  ShortcutUse used_;
   std::unordered_map<std::string, Time> wanted_;
   std::unordered_map<const Shortcut*, std::weak_ptr<Shortcut>> all_;  // that are open
 };

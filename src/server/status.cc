@@ -81,33 +81,43 @@ std::string to_json(const SharedState::Status& s) {
       s.records, s.writes, s.compactions);
 }
 
-std::string to_json(const Export& e) {
+std::string to_json(const ShortcutUse& s) {
+  return fmt::format(R"({{"reads": {}, "writes": {}, "bytes_read": {}, "bytes_written": {}}})",
+                     s.reads, s.writes, s.bytes_read, s.bytes_written);
+}
+
+std::string to_json(const Export& e, const std::vector<SessionStatus>& sessions) {
+  ShortcutUse used = e.shortcuts.used();
+  for (const SessionStatus& s : sessions) {
+    if (s.info->export_name == e.options.name) used += s.info->by_shortcut();
+  }
   return fmt::format(
       R"({{"name": {}, "what": {}, "flights": {}, "reservations": {}, "locks": {}, "lock_waits": {}, "leases": {}, "recalls": {}, "errors": {}, "bytes_in": {}, )"
       R"("bytes_out": {}, "pool": {{"buffer": {}, "buffers": {}, "in_use": {}}}, )"
-      R"("shortcuts": {{"out": {}, "granted": {}, "wanted_back": {}}}, "scheduler": {}, "sieve": {}, "write_behind": {}, "state": {}, {}"ops": {{{}}}}})",
+      R"("shortcuts": {{"out": {}, "granted": {}, "wanted_back": {}, "use": {}}}, "scheduler": {}, "sieve": {}, "write_behind": {}, "state": {}, {}"ops": {{{}}}}})",
       quoted(e.options.name), quoted(e.options.what), e.flights.get(), e.reservations.held(),
       e.locks.held(), e.locks.waiting(), e.leases->held(), e.leases->waiting(), e.errors.get(),
       e.bytes_in.get(), e.bytes_out.get(), e.pool.buffer_size(),
       e.pool.capacity() + (e.away ? e.away->capacity() : 0),
       e.pool.in_use() + (e.away ? e.away->in_use() : 0), e.shortcuts.out(),
-      e.shortcuts.granted.get(), e.shortcuts.recalled.get(), to_json(e.store().scheduler()),
-      to_json(e.sieved), to_json(e.store().status()), to_json(e.state().status()),
+      e.shortcuts.granted.get(), e.shortcuts.recalled.get(), to_json(used),
+      to_json(e.store().scheduler()), to_json(e.sieved), to_json(e.store().status()),
+      to_json(e.state().status()),
       e.relay ? fmt::format(R"("cluster": {}, )", e.relay->status()) : std::string(), ops_of(e));
 }
 
 std::string to_json(const SessionStatus& s) {
   const SessionInfo& i = *s.info;
-  const SessionInfo::ByShortcut itself = i.by_shortcut();
+  const ShortcutUse itself = i.by_shortcut();
   return fmt::format(
       R"({{"id": {}, "export": {}, "host": {}, "program": {}, "pid": {}, "uid": {}, "job": {}, )"
       R"("where": {}, "connected": {}, "flights": {}, "requests": {}, "bytes_in": {}, )"
-      R"("bytes_out": {}, "by_shortcut": {{"reads": {}, "writes": {}, "bytes_read": {}, )"
-      R"("bytes_written": {}}}, "latency_us": {{"p50": {:.1f}, "p99": {:.1f}}}}})",
+      R"("bytes_out": {}, "by_shortcut": {}, )"
+      R"("latency_us": {{"p50": {:.1f}, "p99": {:.1f}}}}})",
       i.id, quoted(i.export_name), quoted(i.host), quoted(i.program), i.pid, i.uid, quoted(i.job),
       quoted(s.where), i.connected.load(), i.flights.get(), i.requests.get(), i.bytes_in.get(),
-      i.bytes_out.get(), itself.reads, itself.writes, itself.bytes_read, itself.bytes_written,
-      microseconds(i.latency.percentile(0.5)), microseconds(i.latency.percentile(0.99)));
+      i.bytes_out.get(), to_json(itself), microseconds(i.latency.percentile(0.5)),
+      microseconds(i.latency.percentile(0.99)));
 }
 
 // As many as fit in one control reply: a list that is cut is better than none.
@@ -131,7 +141,7 @@ std::string to_json(const Status& s) {
   std::string exports;
   for (const auto& e : s.exports) {
     if (!exports.empty()) exports += ", ";
-    exports += to_json(*e);
+    exports += to_json(*e, s.sessions);
   }
   size_t left_out = 0;
   const std::string sessions = sessions_of(s, left_out);

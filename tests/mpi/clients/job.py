@@ -57,7 +57,8 @@ class JobCase(Case):
 
     def moved(self):
         export = self.status()["exports"][0]
-        return export["bytes_in"], export["bytes_out"]
+        itself = export["shortcuts"]["use"]
+        return export["bytes_in"] + itself["bytes_written"], export["bytes_out"] + itself["bytes_read"]
 
     # ---- Jobs ----
 
