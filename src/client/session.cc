@@ -64,16 +64,10 @@ RemoteStore::Stats Session::stats() const {
 
 void Session::submit(Request&& request, Completion&& done, bool background) {
   if (Result<void> ok = check(request); !ok) return done(std::move(ok).error());
-  if (is_lock(request.op)) {
-    if (auto loss = locks_.take_loss(request)) {
-      if (request.op != Op::unlock) return done(std::move(*loss));
-      // Other parts of it may still be held.
-      done = [told = std::move(*loss), done = std::move(done)](Result<Reply>&&) mutable {
-        done(std::move(told));
-      };
-    }
-    // Whatever becomes of it: nobody will want it back from a server's next life.
-    if (request.op == Op::unlock) locks_.unlocked(request);
+  if (request.op == Op::unlock) {
+    done = unlocks(request, std::move(done));
+  } else if (is_lock(request.op)) {
+    if (auto loss = locks_.take_loss(request)) return done(std::move(*loss));
   }
   const bool first = idle();
   auto flight = std::make_unique<Flight>(std::move(request), std::move(done));

@@ -168,6 +168,7 @@ class Session final : private Link::User {
   void resend();
 
   // Locks (session_locks.cc).
+  Completion unlocks(const Request& request, Completion&& done);
   void queue_lock(Flight& flight);
   bool retries_lock(FlightRef& flight);
   void note_lock(const Flight& flight, const Result<Reply>& result);

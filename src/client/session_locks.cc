@@ -12,6 +12,22 @@ constexpr Duration kTryAgain = std::chrono::milliseconds(20);
 
 }  // namespace
 
+// Until it is done the lock is held: if a server's next life does not give it back, that is known
+// before, and told. Afterwards nobody will want it back, whatever became of the request.
+Completion Session::unlocks(const Request& request, Completion&& done) {
+  Request about;
+  about.handle = request.handle;
+  about.cookie = request.cookie;
+  about.flags = request.flags;
+  about.offset = request.offset;
+  about.length = request.length;
+  return [this, about = std::move(about), done = std::move(done)](Result<Reply>&& result) mutable {
+    std::optional<Error> loss = locks_.take_loss(about);
+    locks_.unlocked(about);
+    loss ? done(std::move(*loss)) : done(std::move(result));
+  };
+}
+
 // It has a slot: may it wait there?
 void Session::queue_lock(Flight& flight) {
   uint32_t& flags = flight.message.request.flags;
@@ -43,7 +59,6 @@ bool Session::retries_lock(FlightRef& flight) {
 
 void Session::note_lock(const Flight& flight, const Result<Reply>& result) {
   const Request& r = flight.message.request;
-  if (r.op == Op::unlock) locks_.unlocked(r);
   if (r.op != Op::lock) return;
   if (result) {
     locks_.granted(r, flight.caller, *result);
