@@ -42,8 +42,8 @@ uint64_t rounded_up(uint64_t a, uint64_t b) {
   return (a + b - 1) / b;
 }
 
-// How many targets an aggregator may drive in one iteration: each has a byte of the buffer at least.
-// Whoever has nothing does not count.
+// How many targets an aggregator may drive in one iteration: each has a byte of the buffer at
+// least. Whoever has nothing does not count.
 size_t drives(const OrderInput& in) {
   std::vector<bool> aggregators(in.aggregators), targets(in.targets);
   for (size_t i = 0; i < in.bytes.size(); ++i) {
