@@ -6,6 +6,7 @@
 #include <sys/xattr.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -74,6 +75,8 @@ Result<Diagnosis> diagnose(const std::string& program) {
   for (int depth = 0; depth <= kMostInterpreters; ++depth) {
     std::ifstream in(found.path, std::ios::binary);
     if (!in) return Error(ENOENT, found.path);
+    if (std::error_code ignored; std::filesystem::is_directory(found.path, ignored))
+      return Error(EISDIR, found.path);
     const std::string bytes{std::istreambuf_iterator<char>(in), {}};
     if (bytes.starts_with(ELFMAG)) {
       look_at_elf(bytes, found);

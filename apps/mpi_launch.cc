@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 // A program names the libraries that it needs in its string table. Whether the name stands there is
 // all that is asked, so a search of the file's bytes will do.
 std::optional<Mpi> needed_by(const std::string& file) {
+  if (std::error_code ignored; !fs::is_regular_file(file, ignored)) return std::nullopt;
   std::ifstream in(file, std::ios::binary);
   std::string start(4, '\0');
   if (!in.read(start.data(), 4) || start != "\177ELF") return std::nullopt;

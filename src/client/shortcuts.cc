@@ -19,6 +19,13 @@ constexpr uint64_t kStep = 4_MiB;
 // A shortcut that lasted so long was worth asking for: the next one is, too.
 constexpr Duration kLasted = std::chrono::seconds(1);
 
+// The server reads over small holes, and gathers small pieces (server/sieved_store.h): a call for
+// each would be dearer.
+bool is_scattered(const Request& r) {
+  constexpr uint64_t kMostPieces = 8, kSmall = 4_KiB;
+  return r.file.pieces() > kMostPieces && r.file.total().value / r.file.pieces() < kSmall;
+}
+
 // Not to be asked again.
 bool is_final(const Error& why) {
   return why.code() == EOPNOTSUPP || why.code() == EACCES || why.code() == EPERM ||
@@ -108,24 +115,34 @@ class Shortcuts::Turns {
   unsigned waiting_ = 0;
 };
 
+struct Shortcuts::OpenFile {
+  Fd fd;
+  Identity identity;
+  bool reads = false, writes = false;
+  Descriptor* known = nullptr;  // for a forked child
+
+  bool is(const Identity& other) const {
+    return identity == other && identity_of(fd.get()) == identity;
+  }
+  ~OpenFile() {
+    if (known) known->fd.store(-1);
+    // If the program has closed it, and opened something else by its number, it is not ours.
+    if (fd && identity_of(fd.get()) != identity) fd.release();
+  }
+};
+
 struct Shortcuts::Path {
   Handle file;
   Time since;
-  Fd fd;
-  Identity identity;
+  std::shared_ptr<OpenFile> opened;
   bool reads = false, writes = false;
   std::shared_ptr<SharedRegion> region;
   ShortcutWord* word = nullptr;
   uint32_t generation = 0;
   uint64_t connection = 0;
-  Descriptor* known = nullptr;  // for a forked child
   Turns turns;
 
-  ~Path() {
-    if (known) known->fd.store(-1);
-    // If the program has closed it, and opened something else by its number, it is not ours.
-    if (fd && identity_of(fd.get()) != identity) fd.release();
-  }
+  int fd() const { return opened->fd.get(); }
   void give_back() const { word->give_back(generation); }
   bool takes(const Request& r) const { return r.op == Op::read ? reads : writes; }
 };
@@ -163,8 +180,17 @@ std::optional<Result<Reply>> Shortcuts::call(const Request& r) {
     rights_.erase(found);
     return std::nullopt;
   }
-  if (!is_transfer(r.op) || (r.flags & kFlagAppend) != 0 || r.cookie != 0 || r.file.empty() ||
-      !r.caller || !check(r) || !r.caller->same_identity(*self_)) {
+  // What it would wait for itself.
+  if (r.op == Op::resize || r.op == Op::fallocate || (r.flags & kFlagAppend) != 0) {
+    give_back(r.handle, Time());
+    return std::nullopt;
+  }
+  if (!is_transfer(r.op) || r.cookie != 0 || r.file.empty() || !r.caller || !check(r) ||
+      !r.caller->same_identity(*self_)) {
+    return std::nullopt;
+  }
+  if (is_scattered(r)) {
+    give_back(r.handle, coarse_now() + kFirstPause);
     return std::nullopt;
   }
   const PathRef path = path_for(r);
@@ -192,12 +218,17 @@ std::optional<Result<Reply>> Shortcuts::call(const Request& r) {
 
 void Shortcuts::submitted(const Handle& file) {
   ++submits_;
+  give_back(file, coarse_now() + kFirstPause);
+}
+
+void Shortcuts::give_back(const Handle& file, Time ask_at) {
   if (paths_.load() == 0) return;
   std::lock_guard lock(mutex_);
   for (auto& [right, known] : rights_) {
     if (!known.path || known.path->file != file) continue;
     give_back(known);
     known.pause = kFirstPause;
+    known.ask_at = ask_at;
   }
 }
 
@@ -237,7 +268,13 @@ Shortcuts::PathRef Shortcuts::ask(const Request& r) {
   if (r.op == Op::read) question.flags = kFlagShared;
   const uint64_t submits = submits_.load();
   const Answer answer = parts_.ask(std::move(question));
-  Result<PathRef> path = open(answer, r.op == Op::write);
+  std::shared_ptr<OpenFile> before;
+  {
+    std::lock_guard lock(mutex_);
+    const auto known = rights_.find(r.right.bytes);
+    if (known != rights_.end()) before = std::move(known->second.opened);
+  }
+  Result<PathRef> path = open(answer, r.op == Op::write, std::move(before));
   std::lock_guard lock(mutex_);
   const auto found = rights_.find(r.right.bytes);
   if (!path) {
@@ -253,33 +290,44 @@ Shortcuts::PathRef Shortcuts::ask(const Request& r) {
   (*path)->since = coarse_now();
   give_back(found->second);  // another thread's, of the same right
   found->second.path = *path;
+  if ((*path)->opened->known) found->second.opened = (*path)->opened;
   ++paths_;
   return *path;
 }
 
 // EAGAIN: another time perhaps.
-Result<Shortcuts::PathRef> Shortcuts::open(const Answer& answer, bool writes) {
+Result<Shortcuts::PathRef> Shortcuts::open(const Answer& answer, bool writes,
+                                           std::shared_ptr<OpenFile> before) {
   if (!answer.reply) return answer.reply.error();
-  const auto number = static_cast<uint32_t>(answer.reply->value);
+  const Reply& reply = *answer.reply;
+  const auto number = static_cast<uint32_t>(reply.value);
   if (!answer.region || number >= kShortcuts) return Error(EAGAIN);
   auto path = std::make_shared<Path>();
   path->region = answer.region;
   path->word = &answer.region->shortcut(number);
-  path->generation = static_cast<uint32_t>(answer.reply->value >> 32);
+  path->generation = static_cast<uint32_t>(reply.value >> 32);
   path->connection = answer.connection;
-  path->identity = {answer.reply->count, answer.reply->attr.file_id};
-  const bool both = writes && answer.reply->end;
-  const int flags = both ? O_RDWR : writes ? O_WRONLY : O_RDONLY;
-  Result<Fd> fd = open_file(answer.reply->data, path->identity, flags);
-  path->reads = fd.has_value() && answer.reply->end;
-  if (!fd && both) fd = open_file(answer.reply->data, path->identity, O_WRONLY);
-  if (!fd) {
-    path->give_back();
-    return std::move(fd).error();
+  const Identity meant{reply.count, reply.attr.file_id};
+  const bool reads = reply.end;
+  if (before && before->is(meant) && (before->writes || !writes) && before->reads == reads) {
+    path->opened = std::move(before);
+  } else {
+    auto opened = std::make_shared<OpenFile>();
+    Result<Fd> fd = open_file(reply.data, meant, !writes ? O_RDONLY : reads ? O_RDWR : O_WRONLY);
+    opened->reads = fd.has_value() && reads;
+    if (!fd && writes && reads) fd = open_file(reply.data, meant, O_WRONLY);
+    if (!fd) {
+      path->give_back();
+      return std::move(fd).error();
+    }
+    opened->fd = std::move(*fd);
+    opened->identity = meant;
+    opened->writes = writes;
+    opened->known = keep(opened->fd.get(), meant.device, meant.inode);
+    path->opened = std::move(opened);
   }
   path->writes = writes;
-  path->fd = std::move(*fd);
-  path->known = keep(path->fd.get(), path->identity.device, path->identity.inode);
+  path->reads = path->opened->reads;
   return path;
 }
 
@@ -308,7 +356,7 @@ void Shortcuts::lost(const Request& r, const PathRef& path) {
 }
 
 bool Shortcuts::alive(const Path& path) {
-  if (parts_.connection() != path.connection || identity_of(path.fd.get()) != path.identity) {
+  if (parts_.connection() != path.connection || !path.opened->is(path.opened->identity)) {
     return false;
   }
   const Duration::rep now = coarse_now().since_start.count();
@@ -326,11 +374,11 @@ bool Shortcuts::alive(const Path& path) {
 Result<uint64_t> Shortcuts::move_bytes(const Request& r, Path& path) {
   const uint64_t total = r.file.total().value;
   const auto list = r.op == Op::write ? posix::write_list : posix::read_list;
-  if (total <= kStep) return list(path.fd.get(), r.file, r.memory, io_calls_, {});
+  if (total <= kStep) return list(path.fd(), r.file, r.memory, io_calls_, {});
   uint64_t at = 0;
   while (at < total) {
     const Length step(std::min(kStep, total - at));
-    const auto part = list(path.fd.get(), r.file.slice(Length(at), step),
+    const auto part = list(path.fd(), r.file.slice(Length(at), step),
                            r.memory.slice(Length(at), step), io_calls_, {});
     path.word->move_on();
     if (!part) return Error(part.error()).with_done(at + part.error().done());

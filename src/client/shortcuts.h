@@ -70,6 +70,7 @@ class Shortcuts {
 
  private:
   class Turns;
+  struct OpenFile;
   struct Path;
   using PathRef = std::shared_ptr<Path>;
   // What is known of a right.
@@ -78,6 +79,9 @@ class Shortcuts {
     Time ask_at{};
     Duration pause = kFirstPause;
     PathRef path;
+    // Of the last path, for the next one: ext4 writes a file to the disk when it is closed after it
+    // was cut, and whoever cuts it again waits for that.
+    std::shared_ptr<OpenFile> opened;
     bool never = false;
   };
   // For a forked child.
@@ -87,7 +91,7 @@ class Shortcuts {
   };
 
   static constexpr uint64_t kWorthAsking = 64 << 10;  // bytes of one request, or
-  static constexpr unsigned kCallsWorthAsking = 8;
+  static constexpr unsigned kCallsWorthAsking = 4;
   static constexpr Duration kFirstPause = std::chrono::milliseconds(100);
   static constexpr Duration kLongestPause = std::chrono::seconds(10);
   static constexpr Duration kLookEvery = std::chrono::milliseconds(5);
@@ -96,10 +100,11 @@ class Shortcuts {
 
   PathRef path_for(const Request& request);
   PathRef ask(const Request& request);
-  Result<PathRef> open(const Answer& answer, bool writes);
+  Result<PathRef> open(const Answer& answer, bool writes, std::shared_ptr<OpenFile> before);
   void lost(const Request& request, const PathRef& path);
   bool alive(const Path& path);
   void give_back(Known& known);
+  void give_back(const Handle& file, Time ask_at);
   Result<Reply> move(const Request& request, Path& path);
   Result<uint64_t> move_bytes(const Request& request, Path& path);
   Descriptor* keep(int fd, uint64_t device, uint64_t inode);

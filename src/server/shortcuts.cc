@@ -118,7 +118,9 @@ Result<void> Shortcut::reserve(const Handle& handle) {
       [weak = weak_from_this()] {
         const auto self = weak.lock();
         if (!self) return;
-        self->export_->shortcuts.wanted(self->file_, self->loop_.now());
+        // What a client has given back itself nobody had to ask for.
+        if (self->word().is_open(self->generation_))
+          self->export_->shortcuts.wanted(self->file_, self->loop_.now());
         self->recall();
       });
   if (!held) return Error(EAGAIN, "the file is in use");

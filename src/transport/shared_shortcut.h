@@ -23,6 +23,10 @@ class ShortcutWord {
   // ---- The server's ----
   void open(uint32_t generation) { state_.store(uint64_t(generation) << 32 | kOpen); }
   void close() { state_.fetch_and(~kOpen); }
+  bool is_open(uint32_t generation) const {  // the client has not given it back
+    const uint64_t now = state_.load();
+    return now >> 32 == generation && (now & kOpen) != 0;
+  }
   bool used(uint32_t generation) const {
     const uint64_t now = state_.load();
     return now >> 32 == generation && (now & kUsers) != 0;
