@@ -256,7 +256,7 @@ void JointWrites::copy(Range range, std::byte* buffer, const Own& own) {
     const Memory memory{nullptr, std::move(both.memory)};
     ExtentCursor from(memory.shape);
     for (ExtentCursor to(both.file); !to.done();) {
-      const Row row = row_at(both.file, to);
+      const forebay::Row row = row_at(both.file, to);
       copy_row(row, buffer + row.first.offset.value % kWindow, memory, from, RowTo::row);
       to.advance(Length(row.first.length.value * row.count));
     }
