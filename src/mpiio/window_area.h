@@ -2,10 +2,10 @@
 // It has two halves, so that ranks fill (or empty) one while the aggregator moves the other to (or
 // from) the Store.
 //
-// Windows have numbers, which go on from call to call, and from file to file; window n lies in half n % 2. The aggregator
-// opens a window when it has said what lies in it; each near rank visits every window once, in
-// order, whether it has data in it or not, and leaves. Half n % 2 is free for window n + 2 when all
-// have left window n, and the aggregator is done with it.
+// Windows have numbers, which go on from call to call, and from file to file; window n lies in half
+// n % 2. The aggregator opens a window when it has said what lies in it; each near rank visits
+// every window once, in order, whether it has data in it or not, and leaves. Half n % 2 is free for
+// window n + 2 when all have left window n, and the aggregator is done with it.
 //
 // Plain bytes without pointers. A rank that dies inside keeps the others waiting: its job ends with
 // it, as MPI jobs do.
