@@ -247,6 +247,7 @@ Shortcuts::PathRef Shortcuts::path_for(const Request& r) {
     if (known.never || (known.path && known.path->writes)) return nullptr;
     if (known.path) {  // for reading: now it wants to write
       give_back(known);
+      known.ask_at = Time();
     } else {
       ++known.calls;
       if (known.calls < kCallsWorthAsking && r.file.total().value < kWorthAsking) return nullptr;
