@@ -4,14 +4,20 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <algorithm>
+#include <random>
 
 #include "store/posix_io.h"
 
 namespace forebay {
 
 namespace {
+
+// Beyond what a program that opens something by the number of our descriptor might read first, and
+// within every local file system's longest file.
+constexpr uint64_t kLeastMark = 1ull << 32;
 
 // A long request says so often that it moves, and looks whether it should go on.
 constexpr uint64_t kStep = 4_MiB;
@@ -24,6 +30,13 @@ constexpr Duration kLasted = std::chrono::seconds(1);
 bool is_scattered(const Request& r) {
   constexpr uint64_t kMostPieces = 8, kSmall = 4_KiB;
   return r.file.pieces() > kMostPieces && r.file.total().value / r.file.pieces() < kSmall;
+}
+
+// By one call, to one piece.
+bool is_whole(const Request& r) {
+  constexpr uint64_t kMostMemory = 64;  // pieces
+  return r.op == Op::write && r.file.pieces() == 1 && r.file.total().value <= kMostInCommon &&
+         r.memory.shape.pieces() <= kMostMemory;
 }
 
 // Not to be asked again.
@@ -43,10 +56,14 @@ struct Identity {
   bool operator==(const Identity&) const = default;
 };
 
+// Without its times: the next write to a file whose times were asked for must give it new ones,
+// which costs as much again (multigrain timestamps, Linux 6.13).
 std::optional<Identity> identity_of(int fd) {
-  struct stat stat;
-  if (::fstat(fd, &stat) != 0 || !S_ISREG(stat.st_mode)) return std::nullopt;
-  return Identity{stat.st_dev, stat.st_ino};
+  struct statx is;
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, &is) != 0 || !S_ISREG(is.stx_mode)) {
+    return std::nullopt;
+  }
+  return Identity{makedev(is.stx_dev_major, is.stx_dev_minor), is.stx_ino};
 }
 
 // The path may be anything by now: it is opened only if it is the file that was meant.
@@ -118,12 +135,19 @@ class Shortcuts::Turns {
 struct Shortcuts::OpenFile {
   Fd fd;
   Identity identity;
+  off_t mark = -1;  // where it stands, which nothing else has a use for
   bool reads = false, writes = false;
   Descriptor* known = nullptr;  // for a forked child
 
-  bool is(const Identity& other) const {
-    return identity == other && identity_of(fd.get()) == identity;
+  // False: it cannot be known again.
+  bool put_mark() {
+    std::random_device random;
+    mark = static_cast<off_t>(kLeastMark + (uint64_t(random()) << 8));
+    return ::lseek(fd.get(), mark, SEEK_SET) == mark;
   }
+  // Is it still by its number?
+  bool there() const { return ::lseek(fd.get(), 0, SEEK_CUR) == mark; }
+  bool is(const Identity& other) const { return identity == other && there(); }
   ~OpenFile() {
     if (known) known->fd.store(-1);
     // If the program has closed it, and opened something else by its number, it is not ours.
@@ -136,6 +160,7 @@ struct Shortcuts::Path {
   Time since;
   std::shared_ptr<OpenFile> opened;
   bool reads = false, writes = false;
+  bool common = false;  // with others, who write too
   std::shared_ptr<SharedRegion> region;
   ShortcutWord* word = nullptr;
   uint32_t generation = 0;
@@ -144,7 +169,10 @@ struct Shortcuts::Path {
 
   int fd() const { return opened->fd.get(); }
   void give_back() const { word->give_back(generation); }
-  bool takes(const Request& r) const { return r.op == Op::read ? reads : writes; }
+  bool takes(const Request& r) const {
+    if (common) return is_whole(r);
+    return r.op == Op::read ? reads : writes;
+  }
 };
 
 Shortcuts::~Shortcuts() {
@@ -301,13 +329,14 @@ Result<Shortcuts::PathRef> Shortcuts::open(const Answer& answer, bool writes,
                                            std::shared_ptr<OpenFile> before) {
   if (!answer.reply) return answer.reply.error();
   const Reply& reply = *answer.reply;
-  const auto number = static_cast<uint32_t>(reply.value);
+  const auto number = static_cast<uint32_t>(reply.value) & ~kInCommon;
   if (!answer.region || number >= kShortcuts) return Error(EAGAIN);
   auto path = std::make_shared<Path>();
   path->region = answer.region;
   path->word = &answer.region->shortcut(number);
   path->generation = static_cast<uint32_t>(reply.value >> 32);
   path->connection = answer.connection;
+  path->common = (reply.value & kInCommon) != 0;
   const Identity meant{reply.count, reply.attr.file_id};
   const bool reads = reply.end;
   if (before && before->is(meant) && (before->writes || !writes) && before->reads == reads) {
@@ -323,6 +352,10 @@ Result<Shortcuts::PathRef> Shortcuts::open(const Answer& answer, bool writes,
     }
     opened->fd = std::move(*fd);
     opened->identity = meant;
+    if (!opened->put_mark()) {
+      path->give_back();
+      return Error(EOPNOTSUPP);
+    }
     opened->writes = writes;
     opened->known = keep(opened->fd.get(), meant.device, meant.inode);
     path->opened = std::move(opened);
@@ -357,7 +390,7 @@ void Shortcuts::lost(const Request& r, const PathRef& path) {
 }
 
 bool Shortcuts::alive(const Path& path) {
-  if (parts_.connection() != path.connection || !path.opened->is(path.opened->identity)) {
+  if (parts_.connection() != path.connection || !path.opened->there()) {
     return false;
   }
   const Duration::rep now = coarse_now().since_start.count();

@@ -12,13 +12,15 @@
 //
 // Invariants:
 //  1. Bytes move only between ShortcutWord::enter() and leave(), so the server knows.
-//  2. Of the threads of this process that are in, none writes what another one reads or writes
+//  2. Of a file that others have in common, only pieces are written that the file system writes as
+//     a whole. Of the threads of this process that are in, none writes what another one reads or writes
 //     (Turns): a request is not torn, whatever its size.
 //  3. Nobody enters whose connection is gone. A client that does nothing but this hears nothing of
 //     its server: so it looks now and then (kLookEvery), within a long request too. A server that
 //     crashed is noticed within that time.
-//  4. Before each request, the descriptor is looked at: a program may have closed it with others
-//     that it does not know, and opened something else by its number.
+//  4. Before each request, the descriptor is looked at, by a random place where it stands: a program
+//     may have closed it with others that it does not know, and opened something else by its
+//     number.
 //
 // Threads: any.
 #pragma once

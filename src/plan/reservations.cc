@@ -1,6 +1,7 @@
 #include "plan/reservations.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <unordered_map>
 
@@ -22,7 +23,7 @@ struct Reservations::Impl {
     std::set<Arrival> watchers{};  // those whose blocker this is
   };
 
-  IntervalTree& tree(Mode mode) { return mode == Mode::read ? reads : writes; }
+  IntervalTree& tree(Mode mode) { return trees[static_cast<size_t>(mode)]; }
 
   // The latest of the requests before `arrival` that conflicts with it, or 0.
   Arrival latest_blocker(Arrival arrival, const Held& held) {
@@ -30,8 +31,10 @@ struct Reservations::Impl {
     const auto note = [&](Extent, uint64_t other) {
       if (other < arrival) earlier.push_back(other);
     };
-    visited += writes.visit(held.extents.bounds(), note);
-    if (held.mode == Mode::write) visited += reads.visit(held.extents.bounds(), note);
+    for (size_t i = 0; i < kModes; ++i) {
+      if (!conflict(static_cast<Mode>(i), held.mode)) continue;
+      visited += trees[i].visit(held.extents.bounds(), note);
+    }
     std::make_heap(earlier.begin(), earlier.end());
     while (!earlier.empty()) {
       const Arrival latest = earlier.front();
@@ -52,7 +55,7 @@ struct Reservations::Impl {
 
   std::unordered_map<Arrival, Held> all;
   std::unordered_map<Id, Arrival> arrivals;
-  IntervalTree reads, writes;
+  std::array<IntervalTree, kModes> trees;  // by mode
   Arrival last = 0;
   uint64_t visited = 0;
 };

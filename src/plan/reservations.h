@@ -1,6 +1,8 @@
 // Reservations: which requests on one file may run now. The rule "Order" of the design as a value:
 // a request's extents are reserved all at once, in arrival order; overlapping requests wait for
-// each other unless both are reads, so no request is torn by another.
+// each other unless both are reads, so no request is torn by another. Nor is it where a file is
+// held in common (server/shortcuts.h) by those who write to it by calls that the file system does
+// as a whole: they do not wait for each other, nor for writes that are done so here.
 //
 // Pure: no threads, no clock, no I/O. One object per file; the server keeps them under its lock.
 //
@@ -30,7 +32,21 @@ class Reservations {
   Reservations& operator=(Reservations&&) noexcept;
 
   using Id = uint64_t;  // chosen by the caller, unique among those held
-  enum class Mode : uint8_t { read, write };
+  enum class Mode : uint8_t {
+    read,
+    write,
+    whole,   // a write that the file system does as a whole
+    common,  // of one who writes, of all that it has reserved, only as a whole
+  };
+  static constexpr size_t kModes = 4;
+  // Do they wait for each other where they overlap?
+  static constexpr bool conflict(Mode a, Mode b) {
+    if (a == Mode::common || b == Mode::common) {
+      const Mode other = a == Mode::common ? b : a;
+      return other == Mode::read || other == Mode::write;
+    }
+    return a != Mode::read || b != Mode::read;
+  }
 
   // Holds the extents; true if the request may run at once.
   bool add(Id id, Mode mode, Extents extents);

@@ -47,7 +47,10 @@ class LiteralRule {
   };
 
   static bool conflict(const Held& a, const Held& b) {
-    return (a.mode == Mode::write || b.mode == Mode::write) && may_overlap(a.extents, b.extents);
+    const auto either = [&](Mode m) { return a.mode == m || b.mode == m; };
+    const bool waits = either(Mode::common) ? either(Mode::read) || either(Mode::write)
+                                            : either(Mode::write) || either(Mode::whole);
+    return waits && may_overlap(a.extents, b.extents);
   }
 
   std::vector<Held> held_;
@@ -78,7 +81,7 @@ TEST(Reservations, FollowTheRuleExactly) {
       const std::vector<Id> before = model.running();
       if (model.size() == 0 || (model.size() < most && random() % 2 == 0)) {
         const Id id = random();
-        const Mode mode = random() % 2 ? Mode::read : Mode::write;
+        const auto mode = static_cast<Mode>(random() % Reservations::kModes);
         const Extents extents = random_extents(random, universe);
         model.add(id, mode, extents);
         const bool runs = reservations.add(id, mode, extents);
@@ -110,6 +113,21 @@ TEST(Reservations, ReadsShareAndWritesWaitInOrder) {
   EXPECT_EQ(r.release(3), std::vector<Id>{4});
   EXPECT_TRUE(r.running(4));
   EXPECT_FALSE(r.running(3)) << "no longer held";
+}
+
+TEST(Reservations, WhatIsHeldInCommonIsWrittenAsAWhole) {
+  Reservations r;
+  EXPECT_TRUE(r.add(1, Mode::whole, range(0, 10)));
+  EXPECT_TRUE(r.add(2, Mode::common, range(0, 1000)));
+  EXPECT_TRUE(r.add(3, Mode::common, range(0, 1000)));
+  EXPECT_TRUE(r.add(4, Mode::whole, range(20, 10)));
+  EXPECT_FALSE(r.add(5, Mode::whole, range(5, 10))) << "wholes have an order";
+  EXPECT_FALSE(r.add(6, Mode::read, range(500, 1)));
+  EXPECT_FALSE(r.add(7, Mode::common, range(0, 1000))) << "what comes later does not starve a read";
+  EXPECT_EQ(r.release(1), std::vector<Id>{5});
+  EXPECT_TRUE(r.release(2).empty());
+  EXPECT_EQ(r.release(3), std::vector<Id>{6});
+  EXPECT_EQ(r.release(6), std::vector<Id>{7});
 }
 
 TEST(Reservations, OneThatGivesUpLetsThoseBehindItThrough) {

@@ -275,8 +275,12 @@ bool Flight::reserve() {
   Result<Extents> extents = wanted();
   if (!extents) return fail(std::move(extents).error()), false;
   if (extents->empty()) return true;
-  const auto mode = op == Op::read || reads_under_lease ? ReservationTable::Mode::read
-                                                        : ReservationTable::Mode::write;
+  using Mode = ReservationTable::Mode;
+  // What came with its data is one call of the Store.
+  const bool whole = eager_bytes != 0 && !request_.owns_holes && extents->pieces() == 1;
+  const Mode mode = op == Op::read || reads_under_lease ? Mode::read
+                    : whole                             ? Mode::whole
+                                                        : Mode::write;
   return exported().reservations.add(reservation_, exported().store().identity(request_.handle),
                                      mode, std::move(*extents), loop(),
                                      [self = shared_from_this()] { self->granted(); });

@@ -89,7 +89,8 @@ bool LeaseTable::lend(std::string_view file) {
       gates_.contains(std::string(file))) {
     return false;
   }
-  return lent_.emplace(file).second;
+  lent_.emplace(file);
+  return true;
 }
 
 void LeaseTable::returned(std::string_view file) {

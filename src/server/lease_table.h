@@ -100,7 +100,7 @@ class LeaseTable : public std::enable_shared_from_this<LeaseTable> {
   bool writes(uint64_t client, Number lease, std::string_view file) const;
 
   // A client is about to write to the file without our knowing (shortcuts.h): true if nobody holds
-  // a lease of it, and then nobody is given one until returned().
+  // a lease of it, and then nobody is given one until each has returned() it.
   bool lend(std::string_view file);
   void returned(std::string_view file);
 
@@ -159,7 +159,7 @@ class LeaseTable : public std::enable_shared_from_this<LeaseTable> {
   std::unordered_map<Number, std::set<Ticket>> waited_for_;
   std::unordered_map<std::string, Gate> gates_;       // by file
   std::unordered_map<Number, std::string> gates_of_;  // by the lease that they wait for
-  std::set<std::string, std::less<>> lent_;
+  std::multiset<std::string, std::less<>> lent_;
   Ticket last_ = 0;
 };
 

@@ -28,7 +28,7 @@ ReservationTable::File& ReservationTable::file_of(const std::string& key) {
 bool ReservationTable::add(Reservation& out, std::string_view name, Mode mode, Extents extents,
                            Loop& loop, Task granted) {
   FOREBAY_ASSERT(!out);
-  std::unordered_map<plan::Reservations::Id, Waiter> asked;
+  std::vector<Holder> asked;
   {
     std::lock_guard lock(mutex_);
     std::string key(name);
@@ -38,14 +38,20 @@ bool ReservationTable::add(Reservation& out, std::string_view name, Mode mode, E
     out.id_ = next_id_++;
     if (file.reservations.add(out.id_, mode, std::move(extents))) return true;
     file.waiting.emplace(out.id_, Waiter{&loop, std::move(granted)});
-    asked.swap(file.holders);
+    for (auto one = file.holders.begin(); one != file.holders.end();) {
+      const bool asks = plan::Reservations::conflict(mode, one->second.mode);
+      if (asks) asked.push_back(std::move(one->second));
+      one = asks ? file.holders.erase(one) : std::next(one);
+    }
   }
-  for (auto& [id, holder] : asked) holder.loop->post(std::move(holder.granted));
+  for (Holder& holder : asked) {
+    holder.loop->post([wanted = std::move(holder.wanted), mode]() mutable { wanted(mode); });
+  }
   return false;
 }
 
 bool ReservationTable::hold(Reservation& out, std::string_view name, Mode mode, Extents extents,
-                            Loop& loop, Task wanted) {
+                            Loop& loop, Wanted wanted) {
   FOREBAY_ASSERT(!out);
   std::lock_guard lock(mutex_);
   std::string key(name);
@@ -58,13 +64,15 @@ bool ReservationTable::hold(Reservation& out, std::string_view name, Mode mode, 
   out.table_ = this;
   out.file_ = std::move(key);
   out.id_ = id;
-  file.holders.emplace(id, Waiter{&loop, std::move(wanted)});
+  file.holders.emplace(id, Holder{mode, &loop, std::move(wanted)});
   return true;
 }
 
 void ReservationTable::release(const std::string& name, plan::Reservations::Id id) {
   std::vector<Waiter> granted;
-  Task dropped;  // destroyed outside the lock: it may own the last reference to a flight
+  // Destroyed outside the lock: they may own the last reference to a flight.
+  Task dropped;
+  Wanted unwanted;
   {
     std::lock_guard lock(mutex_);
     auto found = files_.find(name);
@@ -75,7 +83,7 @@ void ReservationTable::release(const std::string& name, plan::Reservations::Id i
       file.waiting.erase(own);
     }
     if (auto own = file.holders.find(id); own != file.holders.end()) {
-      dropped = std::move(own->second.granted);
+      unwanted = std::move(own->second.wanted);
       file.holders.erase(own);
     }
     for (auto next : file.reservations.release(id)) {
@@ -87,6 +95,12 @@ void ReservationTable::release(const std::string& name, plan::Reservations::Id i
     if (file.reservations.empty() && files_.size() > kKeptFiles) files_.erase(found);
   }
   for (Waiter& waiter : granted) waiter.loop->post(std::move(waiter.granted));
+}
+
+bool ReservationTable::in_use(std::string_view name) const {
+  std::lock_guard lock(mutex_);
+  const auto found = files_.find(std::string(name));
+  return found != files_.end() && !found->second->reservations.empty();
 }
 
 size_t ReservationTable::held() const {

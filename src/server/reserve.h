@@ -52,10 +52,14 @@ class ReservationTable {
   bool add(Reservation& out, std::string_view file, Mode mode, Extents extents, Loop& loop,
            Task granted);
 
-  // Reserves for as long as nobody else needs it, if it can be had at once. When somebody begins to
-  // wait for anything of the file, `wanted` is posted to `loop`, once.
+  // Reserves for as long as nobody else needs it, if it can be had at once. When somebody who
+  // conflicts with it begins to wait for anything of the file, `wanted` runs on `loop`, once, with
+  // that one's mode.
+  using Wanted = Callback<void(Mode)>;
   bool hold(Reservation& out, std::string_view file, Mode mode, Extents extents, Loop& loop,
-            Task wanted);
+            Wanted wanted);
+
+  bool in_use(std::string_view file) const;  // by anybody
 
   size_t held() const;  // for tests and status
 
@@ -67,10 +71,15 @@ class ReservationTable {
     Loop* loop;
     Task granted;
   };
+  struct Holder {
+    Mode mode;
+    Loop* loop;
+    Wanted wanted;
+  };
   struct File {
     plan::Reservations reservations;
     std::unordered_map<plan::Reservations::Id, Waiter> waiting;
-    std::unordered_map<plan::Reservations::Id, Waiter> holders;  // that are not asked for it yet
+    std::unordered_map<plan::Reservations::Id, Holder> holders;  // that are not asked for it yet
   };
   File& file_of(const std::string& key);
   // Files without reservations are kept up to this many, so that a file in use is not made anew for

@@ -60,20 +60,27 @@ ShortcutUse ShortcutTable::used() const {
   return used_;
 }
 
-bool ShortcutTable::quiet(const std::string& file, Time now) {
-  std::lock_guard lock(mutex_);
-  const auto found = wanted_.find(file);
-  return found == wanted_.end() || now - found->second >= kQuiet;
+ShortcutTable::Lately ShortcutTable::Wanted::lately(Time now) const {
+  const auto is = [&](const std::optional<Time>& when) { return when && now - *when < kQuiet; };
+  return is(by_others) ? Lately::others : is(by_writer) ? Lately::a_writer : Lately::nobody;
 }
 
-void ShortcutTable::wanted(const std::string& file, Time now) {
+ShortcutTable::Lately ShortcutTable::wanted_by(const std::string& file, Time now) {
+  std::lock_guard lock(mutex_);
+  const auto found = wanted_.find(file);
+  return found == wanted_.end() ? Lately::nobody : found->second.lately(now);
+}
+
+void ShortcutTable::wanted(const std::string& file, ReservationTable::Mode by, Time now) {
   recalled.add();
   std::lock_guard lock(mutex_);
   if (wanted_.size() >= kMost) {
-    std::erase_if(wanted_, [&](const auto& one) { return now - one.second >= kQuiet; });
+    std::erase_if(wanted_,
+                  [&](const auto& one) { return one.second.lately(now) == Lately::nobody; });
     if (wanted_.size() >= kMost) wanted_.clear();
   }
-  wanted_[file] = now;
+  Wanted& of = wanted_[file];
+  (by == ReservationTable::Mode::whole ? of.by_writer : of.by_others) = now;
 }
 
 // What waits for them is never told: its loop is gone, or goes.
@@ -108,22 +115,31 @@ ShortcutWord& Shortcut::word() const {
   return region_->shortcut(number_);
 }
 
-// What is looked at after the reservation cannot change while it is held.
-Result<void> Shortcut::reserve(const Handle& handle) {
-  file_ = export_->store().identity(handle);
-  if (!export_->shortcuts.quiet(file_, loop_.now())) return Error(EAGAIN, "others use the file");
-  const auto mode = writes_ ? ReservationTable::Mode::write : ReservationTable::Mode::read;
-  const bool held = export_->reservations.hold(
+bool Shortcut::hold(ReservationTable::Mode mode) {
+  return export_->reservations.hold(
       reservation_, file_, mode, Extents({Offset(0), Length(kMaxOffset)}), loop_,
-      [weak = weak_from_this()] {
+      [weak = weak_from_this()](ReservationTable::Mode by) {
         const auto self = weak.lock();
         if (!self) return;
         // What a client has given back itself nobody had to ask for.
         if (self->word().is_open(self->generation_))
-          self->export_->shortcuts.wanted(self->file_, self->loop_.now());
+          self->export_->shortcuts.wanted(self->file_, by, self->loop_.now());
         self->recall();
       });
-  if (!held) return Error(EAGAIN, "the file is in use");
+}
+
+// What is looked at after the reservation cannot change while it is held.
+Result<void> Shortcut::reserve(const Handle& handle) {
+  using Mode = ReservationTable::Mode;
+  file_ = export_->store().identity(handle);
+  using Lately = ShortcutTable::Lately;
+  const Lately lately = export_->shortcuts.wanted_by(file_, loop_.now());
+  if (lately == Lately::others || (lately == Lately::a_writer && !writes_)) {
+    return Error(EAGAIN, "others use the file");
+  }
+  common_ = writes_ && (lately == Lately::a_writer || export_->reservations.in_use(file_));
+  const Mode mode = common_ ? Mode::common : writes_ ? Mode::write : Mode::read;
+  if (!hold(mode)) return Error(EAGAIN, "the file is in use");
   ++export_->shortcuts.out_;
   if (export_->store().used()) return Error(EAGAIN, "writes may wait in memory");
   if (!writes_) {

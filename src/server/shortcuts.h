@@ -13,11 +13,16 @@
 // Nothing is kept at the client: its bytes are in the file system when its call returns, as they
 // would be in the server's hands. So nothing is lost with it, or with the server.
 //
+// Clients that write to one file at the same time have it in common, where they write only pieces
+// that the file system writes as a whole, each by one call (kInCommon): every local one does, with
+// its inode locked. Those of the server (small_writes.h) may be among them. A read, or any other
+// write, ends it for all of them.
+//
 // Only where nothing else is to be gained or known of its requests: files of a local file system,
 // which are not around the page cache, not acknowledged early, and not at another server; while
 // nobody has a lease of the file (lease_table.h) and nobody has appended to it lately, because the
 // place of the next append is kept in memory (shared_state.h). A file that is wanted back is not
-// given again for a while: clients that share one are better served here, where they merge.
+// given again for a while, but in common.
 //
 // Invariants:
 //  1. While a word is open, or somebody is in, the reservation is held.
@@ -30,6 +35,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -67,9 +73,10 @@ class Shortcut;
 // Of an export.
 class ShortcutTable {
  public:
-  // Was the file not wanted back lately?
-  bool quiet(const std::string& file, Time now);
-  void wanted(const std::string& file, Time now);
+  // Who has wanted the file back lately? (Of several, one who cannot have it in common.)
+  enum class Lately { nobody, a_writer, others };
+  Lately wanted_by(const std::string& file, Time now);
+  void wanted(const std::string& file, ReservationTable::Mode by, Time now);
 
   bool any() const { return out_.load() != 0; }
   size_t out() const { return out_.load(); }
@@ -87,7 +94,11 @@ class ShortcutTable {
   std::atomic<size_t> out_{0};  // that are not ended
   mutable std::mutex mutex_;
   ShortcutUse used_;
-  std::unordered_map<std::string, Time> wanted_;
+  struct Wanted {
+    std::optional<Time> by_writer, by_others;
+    Lately lately(Time now) const;
+  };
+  std::unordered_map<std::string, Wanted> wanted_;
   std::unordered_map<const Shortcut*, std::weak_ptr<Shortcut>> all_;  // that are open
 };
 
@@ -106,10 +117,13 @@ class Shortcut : public std::enable_shared_from_this<Shortcut> {
 
   bool ended() const { return !reservation_; }
   const std::string& right() const { return right_; }
-  uint64_t value() const { return uint64_t(generation_) << 32 | number_; }
+  uint64_t value() const {
+    return uint64_t(generation_) << 32 | (common_ ? kInCommon : 0) | number_;
+  }
 
  private:
   ShortcutWord& word() const;
+  bool hold(ReservationTable::Mode mode);
   void look();
 
   const std::shared_ptr<Export> export_;  // before the reservation, which is of it
@@ -124,6 +138,7 @@ class Shortcut : public std::enable_shared_from_this<Shortcut> {
   const Duration stall_, most_;
   std::string file_;
   Reservation reservation_;
+  bool common_ = false;
   bool lent_ = false;  // nobody is given a lease meanwhile
   bool opened_ = false, recalled_ = false;
   uint32_t progress_ = 0;

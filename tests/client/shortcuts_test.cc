@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <fstream>
@@ -219,6 +221,100 @@ TEST_F(ShortcutsTest, NobodyIsTorn) {
   EXPECT_EQ(torn, 0u) << "of " << reads;
   EXPECT_GT(files[0]->itself(), 0u);
   fmt::print("{} reads; {} requests by shortcuts\n", reads.load(), files[0]->itself());
+}
+
+// Many write to one file at the same time, themselves and through the server, pieces that overlap
+// as they like: each record that is read is of one value, and so is each in the end.
+TEST_F(ShortcutsTest, InCommon) {
+  constexpr uint64_t kRecord = 5000, kRecords = 16;
+  constexpr size_t kClients = 4;
+  const auto reader_store = server_.connect().value();
+  Opened reader(*reader_store, "f");
+  ASSERT_TRUE(reader.write(0, std::string(kRecord * kRecords, '0')));
+  std::vector<std::unique_ptr<RemoteStore>> stores;
+  std::vector<std::unique_ptr<Opened>> files;
+  for (size_t c = 0; c < kClients; ++c) {
+    stores.push_back(server_.connect().value());
+    files.push_back(std::make_unique<Opened>(*stores.back(), "f"));
+  }
+  // Until two had it in common; and then so many rounds with a read in each.
+  std::atomic<int> rounds{0};
+  const auto shared = [&] {
+    return std::ranges::count_if(files, [](const auto& f) { return f->itself() > 100; }) > 1;
+  };
+  std::vector<std::thread> threads;
+  std::atomic<uint64_t> failed{0};
+  for (size_t c = 0; c < kClients; ++c) {
+    threads.emplace_back([&, c, seed = random_()] {
+      std::mt19937_64 random(seed);
+      while (rounds < 40) {
+        const uint64_t first = random() % kRecords;
+        const uint64_t count = 1 + random() % std::min<uint64_t>(3, kRecords - first);
+        const std::string bytes(count * kRecord, static_cast<char>('a' + random() % 26));
+        failed += !files[c]->write(first * kRecord, bytes);
+      }
+    });
+  }
+  uint64_t torn = 0;
+  const auto look = [&](const std::string& all) {
+    for (uint64_t r = 0; r < kRecords; ++r) {
+      torn += all.substr(r * kRecord, kRecord) != std::string(kRecord, all[r * kRecord]);
+    }
+  };
+  const auto end = std::chrono::steady_clock::now() + 60s;
+  while (!shared() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(shared());
+  for (; rounds < 40; ++rounds) {
+    look(reader.read(0, kRecord * kRecords));
+    std::this_thread::sleep_for(std::chrono::milliseconds(random_() % 20));
+  }
+  for (std::thread& thread : threads) thread.join();
+  look(content(path("f")));
+  EXPECT_EQ(torn, 0u);
+  EXPECT_EQ(failed, 0u);
+}
+
+// The last of a client's own writes stays, whichever way each of them went, while others write
+// next to it.
+TEST_F(ShortcutsTest, InCommonEachHasItsOrder) {
+  constexpr uint64_t kPart = 64_KiB;
+  constexpr size_t kClients = 3;
+  std::vector<std::thread> threads;
+  std::array<std::string, kClients> oracles;
+  std::atomic<uint64_t> failed{0};
+  for (size_t c = 0; c < kClients; ++c) {
+    threads.emplace_back([&, c, seed = random_()] {
+      std::mt19937_64 random(seed);
+      const auto store = server_.connect().value();
+      Opened file(*store, "f");
+      std::string& oracle = oracles[c];
+      oracle.assign(kPart, '\0');
+      failed += !file.write(c * kPart, oracle);
+      const auto end = std::chrono::steady_clock::now() + 1s;
+      while (std::chrono::steady_clock::now() < end) {
+        const uint64_t size = 1 + random() % 6000, at = random() % (kPart - size);
+        std::string bytes(size, static_cast<char>(random()));
+        oracle.replace(at, size, bytes);
+        if (random() % 64 != 0) {
+          failed += !file.write(c * kPart + at, bytes);
+        } else {  // and one after it, over it, before it is answered
+          std::atomic<bool> done{false};
+          store->submit(file.transfer(Op::write, c * kPart + at, bytes), [&](Result<Reply>&& r) {
+            failed += !r;
+            done = true;
+            done.notify_one();
+          });
+          oracle.replace(at, size, size, '!');
+          failed += !file.write(c * kPart + at, std::string(size, '!'));
+          done.wait(false);
+        }
+        if (random() % 512 == 0) failed += file.read(c * kPart, kPart) != oracle;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed, 0u);
+  EXPECT_EQ(content(path("f")), oracles[0] + oracles[1] + oracles[2]);
 }
 
 // What is submitted comes before what is called after it, and after what was called before.
