@@ -49,7 +49,11 @@ Driver::Driver(const RemoteOptions& options, const RemoteRuntime& runtime, bool 
   if (own_loop_ && !options.relay) {
     shortcuts_ = std::make_unique<Shortcuts>(Shortcuts::Parts{
         [this](Request&& request) { return ask_shortcut(std::move(request)); },
+        [this](Request&& request, Shortcuts::Parts::Answered answered) {
+          ask_shortcut_later(std::move(request), std::move(answered));
+        },
         [this] { return session_->connection(); }, [this] { return session_->descriptor(); }});
+    session_->use(shortcuts_.get());
   }
   if (!lent_) return;
   transport_->lend(lent_->pages());
@@ -81,7 +85,7 @@ void Driver::leave() {
 }
 
 Result<Reply> Driver::call(Request&& request) {
-  if (shortcuts_ && session_->shares_memory()) {
+  if (shortcuts_ && session_->shares_memory() && submitted_.load() == 0) {
     if (auto done = shortcuts_->call(request)) return std::move(*done);
   }
   return send(std::move(request));
@@ -123,6 +127,21 @@ Shortcuts::Answer Driver::ask_shortcut(Request&& request) {
   return answer;
 }
 
+// On the loop, of requests that are being sent: after them.
+void Driver::ask_shortcut_later(Request&& request, Shortcuts::Parts::Answered answered) {
+  loop_.post([this, request = std::move(request), answered = std::move(answered)]() mutable {
+    const Handle file = request.handle;
+    if (!session_->region() || session_->lacks(file)) return answered({Error(EAGAIN), nullptr, 0});
+    session_->submit(
+        std::move(request),
+        [this, file, answered = std::move(answered)](Result<Reply>&& result) mutable {
+          if (result && session_->lacks(file)) result = Error(EAGAIN);
+          answered({std::move(result), session_->region(), session_->connection()});
+        },
+        true);
+  });
+}
+
 RemoteStore::Stats Driver::stats() const {
   RemoteStore::Stats stats = session_->stats();
   if (shortcuts_) stats.by_shortcut = shortcuts_->done();
@@ -141,12 +160,15 @@ Result<Handle> Driver::root() {
   return std::move(*answer);
 }
 
-// What is called from now on comes after it, so not by a shortcut: not before it has been sent.
+// What is called from now on comes after it: not by a shortcut before it is done.
 void Driver::submit(Request&& request, Completion&& done) {
   if (!shortcuts_ || request.handle.empty()) return enqueue(std::move(request), std::move(done));
-  const Handle file = request.handle;
-  enqueue(std::move(request), std::move(done));
-  shortcuts_->submitted(file);
+  ++submitted_;
+  shortcuts_->submitting();
+  enqueue(std::move(request), [this, done = std::move(done)](Result<Reply>&& result) mutable {
+    --submitted_;
+    done(std::move(result));
+  });
 }
 
 void Driver::enqueue(Request&& request, Completion&& done) {

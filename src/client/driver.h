@@ -69,6 +69,7 @@ class Driver {
   Result<Reply> send(Request&& request);
   void enqueue(Request&& request, Completion&& done);
   Shortcuts::Answer ask_shortcut(Request&& request);
+  void ask_shortcut_later(Request&& request, Shortcuts::Parts::Answered answered);
   template <class Begin>
   void run(Waiter& waiter, Begin&& begin);
   void finish(Waiter& waiter);
@@ -93,6 +94,7 @@ class Driver {
   std::shared_ptr<LentMemory> lent_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<Shortcuts> shortcuts_;  // null: a simulation, or for other clients
+  std::atomic<uint64_t> submitted_{0};    // and not completed; counted for the shortcuts
 
   // The leader's.
   Waiter* leading_for_ = nullptr;

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "client/flight.h"
+#include "client/shortcuts.h"
 #include "transport/shared_region.h"
 
 namespace forebay {
@@ -162,8 +163,65 @@ void Session::pump() {
   while (link_.up() && !in_parts_ && !queue_.empty() && !free_slots_.empty() &&
          !must_wait(queue_.front()->message.request) &&
          (boxed_ == 0 || !queue_.front()->parts)) {  // where its parts lie is not in the request
-    if (!report_loss()) issue(next_flight());
+    if (report_loss()) continue;
+    if (waits_for_shortcut()) return;
+    FlightRef flight = next_flight();
+    if (written_here(flight)) continue;
+    if (shortcuts_) shortcuts_->sending(flight->message.request);
+    issue(std::move(flight));
   }
+}
+
+// The front of the queue can be done here as soon as what is in boxes is answered.
+bool Session::waits_for_shortcut() const {
+  const Request& r = queue_.front()->message.request;
+  if (!shortcuts_ || boxed_ == 0 || !Shortcuts::may_write_here(r)) return false;
+  const bool apart = queue_.size() > 1 && joinable(true) == 1;
+  if (!shortcuts_->has(r, apart)) return false;
+  bool any = false;
+  for (const Slot& slot : slots_) {
+    if (!slot.flight || slot.flight->message.request.handle != r.handle) continue;
+    if (!slot.flight->boxed) return false;
+    any = true;
+  }
+  return any;
+}
+
+// What its completion submits is sent, or done, when all have completed.
+bool Session::written_here(FlightRef& flight) {
+  Request& r = flight->message.request;
+  if (!shortcuts_ || !region_ || flight->parts || flight->cancelled || lacks(r.handle) ||
+      !Shortcuts::may_write_here(r)) {
+    return false;
+  }
+  const auto of_file = [&](const Slot& s) {
+    return s.flight && s.flight->message.request.handle == r.handle;
+  };
+  r.caller = flight->caller;
+  std::optional<Result<Reply>> result;
+  if (std::ranges::none_of(slots_, of_file)) {
+    const bool apart = flight->members.empty() && !queue_.empty();
+    result = shortcuts_->write_here(r, apart);
+  }
+  if (!result) {
+    if (flight->background || !flight->members.empty()) shortcuts_->ask_later(r);
+    return false;
+  }
+  if (!*result && !flight->members.empty()) return part_joint(std::move(flight)), true;
+  flight->result = std::move(*result);
+  written_.push_back(std::move(flight));
+  if (written_.size() > 1) return true;
+  loop_.post([weak = std::weak_ptr<Session*>(alive_)] {
+    const auto alive = weak.lock();
+    if (!alive) return;
+    Session& session = **alive;
+    const Gathering together(session);
+    for (FlightRef& done : std::exchange(session.written_, {})) {
+      Result<Reply> of = std::move(*done->result);
+      session.complete(std::move(done), std::move(of));
+    }
+  });
+  return true;
 }
 
 // When everything that has arrived is delivered.

@@ -38,6 +38,9 @@
 // of some that go on from each other), is put into memory instead of being encoded and sent. If the
 // connection is lost, it is sent again as a frame.
 //
+// Shortcuts (shortcuts.h): a small write, or a joint of some that go on from each other, is done
+// here instead of being sent, when its turn has come and nothing else of its file is unanswered.
+//
 // Locks that wait (Op::lock) keep their slots as long as that takes. So that there are always slots
 // for what they wait for, only some do; the others are tried from time to time. What is held is
 // reclaimed from a server's next life before anything else is sent to it (lock_ledger.h); while
@@ -67,6 +70,8 @@
 #include "core/counters.h"
 
 namespace forebay {
+
+class Shortcuts;
 
 class Session final : private Link::User {
  public:
@@ -102,6 +107,9 @@ class Session final : private Link::User {
   void leave() { link_.leave(); }
   uint64_t unsent() const { return link_.unsent(); }
 
+  // May do small writes. It outlives what is submitted.
+  void use(Shortcuts* shortcuts) { shortcuts_ = shortcuts; }
+
   // Requests whose memory lies in it name their place, where the server can reach it.
   void lend(std::shared_ptr<LentMemory> lent) { lent_ = std::move(lent); }
 
@@ -119,6 +127,7 @@ class Session final : private Link::User {
   const std::shared_ptr<SharedRegion>& region() const { return region_; }
   // Is anything about the file unanswered, or is there a loss to be told of first?
   bool busy_with(const Handle& file) const;
+  bool lacks(const Handle& file) const { return uncommitted_.knows(file); }  // the latter
   bool shares_memory() const {
     return shares_memory_.load(std::memory_order_relaxed);
   }  // any thread
@@ -160,6 +169,8 @@ class Session final : private Link::User {
   bool fits_box(const Flight& flight) const;
   void put_in_box(Flight& flight);
   bool report_loss();
+  bool waits_for_shortcut() const;
+  bool written_here(FlightRef& flight);
   void issue(FlightRef flight);
   void shape(Flight& flight);
   uint64_t place_of(const Flight& flight) const;
@@ -217,9 +228,11 @@ class Session final : private Link::User {
   const Once client_;                 // its name: random
   const bool relays_;                 // for clients who see to invariant 4 themselves
   std::shared_ptr<LentMemory> lent_;  // null: none
+  Shortcuts* shortcuts_ = nullptr;    // null: none
   std::vector<Slot> slots_;
   std::vector<uint16_t> free_slots_;
   std::deque<FlightRef> queue_;
+  std::vector<FlightRef> written_;  // here, and about to be completed
   std::vector<uint64_t> lanes_;  // the last sequence of each (core/op.h, Once)
   std::vector<uint16_t> free_lanes_;
   bool in_parts_ = false;    // a request that was cut is in a slot

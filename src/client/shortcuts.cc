@@ -5,8 +5,10 @@
 #include <poll.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/uio.h>
 
 #include <algorithm>
+#include <list>
 #include <random>
 
 #include "store/posix_io.h"
@@ -33,8 +35,8 @@ bool is_scattered(const Request& r) {
 }
 
 // By one call, to one piece.
+constexpr size_t kMostMemory = 64;  // pieces
 bool is_whole(const Request& r) {
-  constexpr uint64_t kMostMemory = 64;  // pieces
   return r.op == Op::write && r.file.pieces() == 1 && r.file.total().value <= kMostInCommon &&
          r.memory.shape.pieces() <= kMostMemory;
 }
@@ -66,6 +68,10 @@ std::optional<Identity> identity_of(int fd) {
   return Identity{makedev(is.stx_dev_major, is.stx_dev_minor), is.stx_ino};
 }
 
+bool stands_at(int fd, off_t place) {
+  return ::lseek(fd, 0, SEEK_CUR) == place;
+}
+
 // The path may be anything by now: it is opened only if it is the file that was meant.
 Result<Fd> open_file(const std::string& path, const Identity& meant, int flags) {
   const Fd there(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
@@ -84,51 +90,54 @@ Result<Fd> open_file(const std::string& path, const Identity& meant, int flags) 
 
 // Who is at which bytes.
 class Shortcuts::Turns {
+  struct At {
+    Extent bytes;
+    bool write;
+
+    bool conflicts(const At& other) const {
+      return (write || other.write) && other.bytes.offset < bytes.end() &&
+             bytes.offset < other.bytes.end();
+    }
+  };
+  using Place = std::list<At>::iterator;
+
  public:
   class Turn {
    public:
-    Turn(Turns& turns, Extent bytes, bool write) : turns_(turns), bytes_(bytes), write_(write) {
-      turns_.begin(bytes_, write_);
-    }
-    ~Turn() { turns_.end(bytes_, write_); }
+    Turn(Turns& turns, Extent bytes, bool write)
+        : turns_(turns), place_(turns_.begin({bytes, write})) {}
+    ~Turn() { turns_.end(place_); }
     Turn(const Turn&) = delete;
 
    private:
     Turns& turns_;
-    const Extent bytes_;
-    const bool write_;
+    const Place place_;
   };
 
  private:
-  void begin(Extent bytes, bool write) {
+  // Those who came before, waiting or not, go first.
+  Place begin(At at) {
     std::unique_lock lock(mutex_);
+    const Place mine = at_.insert(at_.end(), at);
     const auto free = [&] {
-      return std::ranges::none_of(at_, [&](const At& other) {
-        return (write || other.write) && other.bytes.offset < bytes.end() &&
-               bytes.offset < other.bytes.end();
-      });
+      return std::none_of(at_.begin(), mine, [&](const At& other) { return at.conflicts(other); });
     };
     while (!free()) {
       ++waiting_;
       changed_.wait(lock);
       --waiting_;
     }
-    at_.push_back({bytes, write});
+    return mine;
   }
-  void end(Extent bytes, bool write) {
+  void end(Place place) {
     std::lock_guard lock(mutex_);
-    at_.erase(std::ranges::find(at_, At{bytes, write}));
+    at_.erase(place);
     if (waiting_ > 0) changed_.notify_all();
   }
 
-  struct At {
-    Extent bytes;
-    bool write;
-    bool operator==(const At&) const = default;
-  };
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<At> at_;
+  std::list<At> at_;  // in the order of arrival
   unsigned waiting_ = 0;
 };
 
@@ -146,12 +155,12 @@ struct Shortcuts::OpenFile {
     return ::lseek(fd.get(), mark, SEEK_SET) == mark;
   }
   // Is it still by its number?
-  bool there() const { return ::lseek(fd.get(), 0, SEEK_CUR) == mark; }
+  bool there() const { return stands_at(fd.get(), mark); }
   bool is(const Identity& other) const { return identity == other && there(); }
   ~OpenFile() {
     if (known) known->fd.store(-1);
     // If the program has closed it, and opened something else by its number, it is not ours.
-    if (fd && identity_of(fd.get()) != identity) fd.release();
+    if (fd && !there()) fd.release();
   }
 };
 
@@ -195,7 +204,7 @@ void Shortcuts::give_back() {
 void Shortcuts::abandon() {
   for (Descriptor& d : descriptors_) {
     const int fd = d.fd.exchange(-1);
-    if (fd >= 0 && identity_of(fd) == Identity{d.device.load(), d.inode.load()}) ::close(fd);
+    if (fd >= 0 && stands_at(fd, d.mark.load())) ::close(fd);
   }
 }
 
@@ -221,8 +230,12 @@ std::optional<Result<Reply>> Shortcuts::call(const Request& r) {
     give_back(r.handle, coarse_now() + kFirstPause);
     return std::nullopt;
   }
-  const PathRef path = path_for(r);
-  if (!path) return std::nullopt;
+  const Found found = find(r);
+  const PathRef path = found.ask ? ask(r) : found.path;
+  return path ? use(path, r) : std::nullopt;
+}
+
+std::optional<Result<Reply>> Shortcuts::use(const PathRef& path, const Request& r) {
   if (!alive(*path) || !path->word->enter(path->generation)) {
     lost(r, path);
     return std::nullopt;
@@ -244,16 +257,59 @@ std::optional<Result<Reply>> Shortcuts::call(const Request& r) {
   return result;
 }
 
-void Shortcuts::submitted(const Handle& file) {
-  ++submits_;
-  give_back(file, coarse_now() + kFirstPause);
+void Shortcuts::sending(const Request& r) {
+  if (paths_.load() == 0 ||
+      (!is_transfer(r.op) && r.op != Op::resize && r.op != Op::fallocate)) {
+    return;
+  }
+  give_back(r.handle, coarse_now() + kFirstPause, is_whole(r));
 }
 
-void Shortcuts::give_back(const Handle& file, Time ask_at) {
+bool Shortcuts::may_write_here(const Request& r) {
+  constexpr uint64_t kSmall = 64_KiB;
+  return r.op == Op::write && (r.flags & kFlagAppend) == 0 && r.cookie == 0 &&
+         r.file.pieces() == 1 && r.file.total().value <= kSmall;
+}
+
+// With the lock held.
+Shortcuts::PathRef Shortcuts::path_for(const Request& r, bool apart) {
+  const auto found = rights_.find(r.right.bytes);
+  if (found == rights_.end()) return nullptr;
+  const PathRef& path = found->second.path;
+  return path && path->takes(r) && !(apart && path->common) ? path : nullptr;
+}
+
+bool Shortcuts::has(const Request& r, bool apart) {
+  if (paths_.load() == 0) return false;
+  std::lock_guard lock(mutex_);
+  return path_for(r, apart) != nullptr;
+}
+
+std::optional<Result<Reply>> Shortcuts::write_here(const Request& r, bool apart) {
+  if (paths_.load() == 0 || !r.caller || !r.caller->same_identity(*self_)) return std::nullopt;
+  PathRef path;
+  {
+    std::lock_guard lock(mutex_);
+    path = path_for(r, apart);
+  }
+  return path ? use(path, r) : std::nullopt;
+}
+
+void Shortcuts::ask_later(const Request& r) {
+  if (!r.caller || !r.caller->same_identity(*self_) || !find(r).ask) return;
+  Request question = question_for(r);
+  Request kept = question;
+  parts_.ask_later(std::move(question), [this, kept = std::move(kept)](const Answer& answer) {
+    install(kept, answer, std::nullopt);
+  });
+}
+
+void Shortcuts::give_back(const Handle& file, Time ask_at, bool but_common) {
   if (paths_.load() == 0) return;
   std::lock_guard lock(mutex_);
   for (auto& [right, known] : rights_) {
     if (!known.path || known.path->file != file) continue;
+    if (but_common && known.path->common) continue;
     give_back(known);
     known.pause = kFirstPause;
     known.ask_at = ask_at;
@@ -262,60 +318,69 @@ void Shortcuts::give_back(const Handle& file, Time ask_at) {
 
 // ---- Having one ----
 
-Shortcuts::PathRef Shortcuts::path_for(const Request& r) {
-  {
-    std::lock_guard lock(mutex_);
-    auto found = rights_.find(r.right.bytes);
-    if (found == rights_.end()) {
-      if (rights_.size() >= kMostRights) return nullptr;
-      found = rights_.emplace(r.right.bytes, Known{}).first;
-    }
-    Known& known = found->second;
-    if (known.path && known.path->takes(r)) return known.path;
-    if (known.never || (known.path && known.path->writes)) return nullptr;
-    if (known.path) {  // for reading: now it wants to write
-      give_back(known);
-      known.ask_at = Time();
-    } else {
-      ++known.calls;
-      if (known.calls < kCallsWorthAsking && r.file.total().value < kWorthAsking) return nullptr;
-    }
-    const Time now = coarse_now();
-    if (now < known.ask_at) return nullptr;
-    known.ask_at = now + known.pause;
-    known.pause = std::min(known.pause * 2, kLongestPause);
+Shortcuts::Found Shortcuts::find(const Request& r) {
+  std::lock_guard lock(mutex_);
+  auto found = rights_.find(r.right.bytes);
+  if (found == rights_.end()) {
+    if (rights_.size() >= kMostRights) return {};
+    found = rights_.emplace(r.right.bytes, Known{}).first;
   }
-  return ask(r);
+  Known& known = found->second;
+  if (known.path && known.path->takes(r)) return {known.path};
+  if (known.never || (known.path && known.path->writes)) return {};
+  if (known.path) {  // for reading: now it wants to write
+    give_back(known);
+    known.ask_at = Time();
+  } else {
+    ++known.calls;
+    if (known.calls < kCallsWorthAsking && r.file.total().value < kWorthAsking) return {};
+  }
+  const Time now = coarse_now();
+  if (now < known.ask_at) return {};
+  known.ask_at = now + known.pause;
+  known.pause = std::min(known.pause * 2, kLongestPause);
+  return {nullptr, true};
 }
 
-Shortcuts::PathRef Shortcuts::ask(const Request& r) {
+Request Shortcuts::question_for(const Request& r) {
   Request question;
   question.op = Op::shortcut;
   question.caller = r.caller;
   question.handle = r.handle;
   question.right = r.right;
   if (r.op == Op::read) question.flags = kFlagShared;
+  return question;
+}
+
+Shortcuts::PathRef Shortcuts::ask(const Request& r) {
   const uint64_t submits = submits_.load();
-  const Answer answer = parts_.ask(std::move(question));
+  const Request question = question_for(r);
+  return install(question, parts_.ask(Request(question)), submits);
+}
+
+// `submits`: nothing may have been submitted since.
+Shortcuts::PathRef Shortcuts::install(const Request& question, const Answer& answer,
+                                      std::optional<uint64_t> submits) {
+  const std::string& right = question.right.bytes;
   std::shared_ptr<OpenFile> before;
   {
     std::lock_guard lock(mutex_);
-    const auto known = rights_.find(r.right.bytes);
+    const auto known = rights_.find(right);
     if (known != rights_.end()) before = std::move(known->second.opened);
   }
-  Result<PathRef> path = open(answer, r.op == Op::write, std::move(before));
+  Result<PathRef> path = open(answer, (question.flags & kFlagShared) == 0, std::move(before));
   std::lock_guard lock(mutex_);
-  const auto found = rights_.find(r.right.bytes);
+  const auto found = rights_.find(right);
   if (!path) {
     if (found != rights_.end()) found->second.never = is_final(path.error());
     return nullptr;
   }
   // Closed by another thread meanwhile, or something was submitted that comes first.
-  if (found == rights_.end() || submits_.load() != submits) {
+  if (found == rights_.end() || (submits && submits_.load() != *submits)) {
     (*path)->give_back();
     return nullptr;
   }
-  (*path)->file = r.handle;
+  (*path)->file = question.handle;
   (*path)->since = coarse_now();
   give_back(found->second);  // another thread's, of the same right
   found->second.path = *path;
@@ -357,7 +422,7 @@ Result<Shortcuts::PathRef> Shortcuts::open(const Answer& answer, bool writes,
       return Error(EOPNOTSUPP);
     }
     opened->writes = writes;
-    opened->known = keep(opened->fd.get(), meant.device, meant.inode);
+    opened->known = keep(*opened);
     path->opened = std::move(opened);
   }
   path->writes = writes;
@@ -365,13 +430,12 @@ Result<Shortcuts::PathRef> Shortcuts::open(const Answer& answer, bool writes,
   return path;
 }
 
-Shortcuts::Descriptor* Shortcuts::keep(int fd, uint64_t device, uint64_t inode) {
+Shortcuts::Descriptor* Shortcuts::keep(const OpenFile& opened) {
   for (Descriptor& d : descriptors_) {
     int none = -1;
     if (!d.fd.compare_exchange_strong(none, kTaken)) continue;
-    d.device.store(device);
-    d.inode.store(inode);
-    d.fd.store(fd);
+    d.mark.store(opened.mark);
+    d.fd.store(opened.fd.get());
     return &d;
   }
   return nullptr;
@@ -405,6 +469,22 @@ bool Shortcuts::alive(const Path& path) {
 
 // ---- Using it ----
 
+// What is only begun is begun again by the server.
+Result<uint64_t> Shortcuts::write_whole(const Request& r, const Path& path) {
+  std::array<iovec, kMostMemory> memory;
+  int count = 0;
+  for (ExtentCursor at(r.memory.shape); !at.done(); at.advance(at.current().length)) {
+    const Extent piece = at.current();
+    memory[static_cast<size_t>(count++)] = {r.memory.at(piece.offset), piece.length.value};
+  }
+  const uint64_t total = r.file.total().value;
+  const ssize_t n = ::pwritev(path.fd(), memory.data(), count,
+                              static_cast<off_t>(r.file.bounds().offset.value));
+  if (n < 0) return Error(errno);
+  if (static_cast<uint64_t>(n) != total) return Error(ENOTCONN);
+  return total;
+}
+
 Result<uint64_t> Shortcuts::move_bytes(const Request& r, Path& path) {
   const uint64_t total = r.file.total().value;
   const auto list = r.op == Op::write ? posix::write_list : posix::read_list;
@@ -427,6 +507,7 @@ Result<uint64_t> Shortcuts::move_bytes(const Request& r, Path& path) {
 Result<Reply> Shortcuts::move(const Request& r, Path& path) {
   const bool write = r.op == Op::write;
   Result<uint64_t> moved = [&] {
+    if (path.common) return write_whole(r, path);
     const Turns::Turn turn(path.turns, r.file.bounds(), write);
     return move_bytes(r, path);
   }();

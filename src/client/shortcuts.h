@@ -6,9 +6,10 @@
 // meant: so it can do nothing here that it could not do without a server. If it may not, or the
 // path is another file's by now, its requests are sent as before.
 //
-// Only blocking calls, and only while nothing else of this client for the file is under way:
-// requests of submit() have an order, which the server keeps; the first of them gives the shortcut
-// back.
+// Requests of submit() have an order. Small writes among them are done when it is their turn to be
+// sent, on the thread that leads (session.h), those that go on from each other by one call; what
+// is sent after all, and would wait for the shortcut, gives it back. Blocking calls are done at
+// once, and only while nothing that was submitted is under way.
 //
 // Invariants:
 //  1. Bytes move only between ShortcutWord::enter() and leave(), so the server knows.
@@ -24,6 +25,8 @@
 //
 // Threads: any.
 #pragma once
+
+#include <sys/types.h>
 
 #include <array>
 #include <atomic>
@@ -53,17 +56,25 @@ class Shortcuts {
   };
   struct Parts {
     std::function<Answer(Request&&)> ask;  // blocking
-    std::function<uint64_t()> connection;  // changes when it is lost
-    std::function<int()> socket;           // of it; -1: none
+    using Answered = Callback<void(const Answer&)>;
+    std::function<void(Request&&, Answered)> ask_later;  // on the loop, as the answer comes
+    std::function<uint64_t()> connection;                // changes when it is lost
+    std::function<int()> socket;                         // of it; -1: none
   };
   explicit Shortcuts(Parts parts) : parts_(std::move(parts)) {}
   ~Shortcuts();
 
   // Does it, if that can be: nothing if it is to be sent.
   std::optional<Result<Reply>> call(const Request& request);
-  // Something about the file was left to be sent, which nobody waits for: before it returns to
-  // whoever may call again.
-  void submitted(const Handle& file);
+  // Something is about to be left to be sent, which nobody waits for.
+  void submitting() { ++submits_; }
+  void sending(const Request& request);  // after all
+  // Of what is in line to be sent, on the loop. `apart`: others wait that are elsewhere in the file.
+  // If it is had in common, the server makes more of them.
+  static bool may_write_here(const Request& request);
+  bool has(const Request& request, bool apart);
+  std::optional<Result<Reply>> write_here(const Request& request, bool apart);
+  void ask_later(const Request& request);  // if it is worth it: it was submitted, and will be sent
   void give_back();  // all of them
   // In a forked child, instead of the end: the descriptors are copies of its parent's.
   void abandon();
@@ -89,7 +100,7 @@ class Shortcuts {
   // For a forked child.
   struct Descriptor {
     std::atomic<int> fd{-1};
-    std::atomic<uint64_t> device{0}, inode{0};
+    std::atomic<off_t> mark{0};  // OpenFile::mark
   };
 
   static constexpr uint64_t kWorthAsking = 64 << 10;  // bytes of one request, or
@@ -100,16 +111,26 @@ class Shortcuts {
   static constexpr size_t kMostRights = 4096;
   static constexpr int kTaken = -2;  // a Descriptor that is being filled
 
-  PathRef path_for(const Request& request);
+  // What there is; or whether it is time to ask for it.
+  struct Found {
+    PathRef path;
+    bool ask = false;
+  };
+  Found find(const Request& request);
+  PathRef path_for(const Request& request, bool apart);
+  static Request question_for(const Request& request);
   PathRef ask(const Request& request);
+  PathRef install(const Request& question, const Answer& answer, std::optional<uint64_t> submits);
+  std::optional<Result<Reply>> use(const PathRef& path, const Request& request);
   Result<PathRef> open(const Answer& answer, bool writes, std::shared_ptr<OpenFile> before);
   void lost(const Request& request, const PathRef& path);
   bool alive(const Path& path);
   void give_back(Known& known);
-  void give_back(const Handle& file, Time ask_at);
+  void give_back(const Handle& file, Time ask_at, bool but_common = false);
   Result<Reply> move(const Request& request, Path& path);
+  static Result<uint64_t> write_whole(const Request& request, const Path& path);
   Result<uint64_t> move_bytes(const Request& request, Path& path);
-  Descriptor* keep(int fd, uint64_t device, uint64_t inode);
+  Descriptor* keep(const OpenFile& opened);
 
   const Parts parts_;
   const CallerRef self_ = this_process_caller();

@@ -87,11 +87,6 @@ Memory memory_side(std::span<const Piece> pieces) {
   return {nullptr, Extents::make(std::move(blocks)).value()};  // addresses of this process
 }
 
-// What is in one piece is written by one call.
-ReservationTable::Mode mode_of(const Extents& file) {
-  return file.pieces() == 1 ? ReservationTable::Mode::whole : ReservationTable::Mode::write;
-}
-
 Request request_with(const HeldRight& held) {
   Request r;
   r.op = Op::write;
@@ -401,10 +396,17 @@ void SmallWrites::all_in_order(Queue& queue, Batches& out) {
   }
 }
 
+// What is in one piece is written by one call.
+ReservationTable::Mode SmallWrites::mode_of(const SmallWrite& write, const Extents& file) const {
+  const bool whole =
+      file.pieces() == 1 && exported_.store().writes_whole(write.held->holder.handle);
+  return whole ? ReservationTable::Mode::whole : ReservationTable::Mode::write;
+}
+
 void SmallWrites::reserve(BatchRef batch, Batches& out) {
   const SmallWrite& first = *batch->writes.front();
   Extents file = file_side(batch->pieces);
-  const ReservationTable::Mode mode = mode_of(file);
+  const ReservationTable::Mode mode = mode_of(first, file);
   const bool free = exported_.reservations.add(
       batch->reservation, exported_.store().identity(first.held->holder.handle), mode,
       std::move(file), first.session->loop(), [] {});
@@ -422,7 +424,7 @@ void SmallWrites::reserve_alone(const SmallWriteRef& write, Batches& out) {
   Loop& loop = write->session->loop();
   const bool free = exported_.reservations.add(
       write->reservation, exported_.store().identity(write->held->holder.handle),
-      mode_of(write->file), write->file, loop,
+      mode_of(*write, write->file), write->file, loop,
       [held = exported_.shared_from_this(), batch, &loop] {
         held->small_writes.submit_waited(batch, loop);
       });

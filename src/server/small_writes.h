@@ -137,6 +137,7 @@ class SmallWrites {
   void long_runs(Queue& queue, Batches& out);
   void all_at_once(Queue& queue, Batches& out);
   void all_in_order(Queue& queue, Batches& out);
+  ReservationTable::Mode mode_of(const SmallWrite& write, const Extents& file) const;
   void reserve(BatchRef batch, Batches& out);
   void reserve_alone(const SmallWriteRef& write, Batches& out);
   void submit_waited(const BatchRef& batch, Loop& here);

@@ -31,6 +31,7 @@ class Decorator : public Store {
   Result<LocalFile> local_file(const Request& request) override {
     return inner_->local_file(request);
   }
+  bool writes_whole(const Handle& file) const override { return inner_->writes_whole(file); }
   void hold_leases(LeaseHolder* holder) override { inner_->hold_leases(holder); }
   void give_back(uint64_t lease) override { inner_->give_back(lease); }
   Duration leases_until() const override { return inner_->leases_until(); }

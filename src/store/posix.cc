@@ -64,6 +64,9 @@ class Local final : public PosixStore {
     return posix::Handles::identity(handle);
   }
   Result<LocalFile> local_file(const Request& request) override { return ops_.local_file(request); }
+  bool writes_whole(const Handle& file) const override {
+    return fs_.local && !ops_.is_direct(file);
+  }
   bool local() const override { return fs_.local; }
   bool kernel_handles() const override { return ops_.kernel_handles(); }
   bool uses_ring() const override { return ring() != nullptr; }
@@ -144,7 +147,7 @@ bool Local::inline_op(const Request& request) const {
 void Local::submit(Request&& request, Completion&& done) {
   if (auto good = check_at_back_end(request); !good) return done(std::move(good).error());
   if (request.stop.stop_requested()) return done(Error(ECANCELED));
-  if ((request.op == Op::read || request.op == Op::write) && ops_.is_direct(request))
+  if ((request.op == Op::read || request.op == Op::write) && ops_.is_direct(request.handle))
     return submit_direct(std::move(request), std::move(done));
   if (!inline_op(request)) return submit_to_pool(std::move(request), std::move(done));
   Result<Reply> result =

@@ -166,7 +166,7 @@ Result<void> Operations::admits(const Request& r) const {
 Result<Store::LocalFile> Operations::local_file(const Request& r) {
   if (auto served = identity_.serves(*r.caller); !served) return served.error();
   if (!local_) return Error(EOPNOTSUPP, "not a local file system");
-  if (is_direct(r)) return Error(EOPNOTSUPP, "the file is read and written around the page cache");
+  if (is_direct(r.handle)) return Error(EOPNOTSUPP, "the file is read and written around the page cache");
   Result<At> found = at(r.handle);
   if (!found) return std::move(found).error();
   Result<Io> io = use_right(*found, r, r.op == Op::read ? Access::read : Access::write);
@@ -256,10 +256,10 @@ bool Operations::is_direct(const File& file) const {
          !direct_refused_.load(std::memory_order_relaxed);
 }
 
-bool Operations::is_direct(const Request& r) const {
+bool Operations::is_direct(const Handle& handle) const {
   if (all_direct_) return !direct_refused_.load(std::memory_order_relaxed);
   if (!some_direct_.load(std::memory_order_relaxed)) return false;
-  const FilePtr file = table_.find(r.handle.bytes);
+  const FilePtr file = table_.find(handle.bytes);
   return file && is_direct(*file);
 }
 

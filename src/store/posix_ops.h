@@ -46,7 +46,7 @@ class Operations {
   Result<Store::LocalFile> local_file(const Request& request);
 
   // Does this read or write go around the page cache?
-  bool is_direct(const Request& request) const;
+  bool is_direct(const Handle& file) const;
   uint64_t block() const { return direct_.block; }
   // The descriptors for it, if that needs no system call and the request is good; null otherwise,
   // and perform() finds out what is missing.

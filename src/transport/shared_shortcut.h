@@ -19,9 +19,10 @@ namespace forebay {
 inline constexpr size_t kShortcuts = 48;  // of one connection at a time
 
 // Of a file that others write to meanwhile, each by calls that the file system does as a whole: a
-// piece of the file, of no more bytes than this.
+// piece of the file, of no more bytes than this (those who write more are served by chunks, and
+// have nothing in common).
 inline constexpr uint32_t kInCommon = 1 << 16;  // added to the number of such a shortcut
-inline constexpr uint64_t kMostInCommon = 1 << 20;
+inline constexpr uint64_t kMostInCommon = 32 << 10;
 
 class ShortcutWord {
  public:

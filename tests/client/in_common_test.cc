@@ -1,0 +1,270 @@
+// Clients that write to one file at the same time, each for itself (server/shortcuts.h, "in
+// common"), beside those who do not: nothing is torn, and nothing out of order.
+#include <fcntl.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <thread>
+
+#include "shortcuts_rig.h"
+
+namespace forebay {
+namespace {
+
+using namespace std::chrono_literals;
+
+class InCommon : public ShortcutsTest {
+ protected:
+  // Both write, until both do it themselves.
+  void share(Opened& a, Opened& b, const std::string& bytes = std::string(4096, '0')) {
+    const uint64_t of_a = a.itself(), of_b = b.itself();
+    const auto both = [&] { return a.itself() > of_a + 10 && b.itself() > of_b + 10; };
+    const auto end = std::chrono::steady_clock::now() + 60s;
+    const auto write = [&](Opened& file) {
+      while (!both() && std::chrono::steady_clock::now() < end) EXPECT_TRUE(file.write(0, bytes));
+    };
+    std::thread other([&] { write(b); });
+    write(a);
+    other.join();
+    ASSERT_TRUE(both());
+  }
+};
+
+// Many write to one file at the same time, themselves and through the server, pieces that overlap
+// as they like: each record that is read is of one value, and so is each in the end.
+TEST_F(InCommon, NobodyIsTorn) {
+  constexpr uint64_t kRecord = 5000, kRecords = 16;
+  constexpr size_t kClients = 4;
+  const auto reader_store = server_.connect().value();
+  Opened reader(*reader_store, "f");
+  ASSERT_TRUE(reader.write(0, std::string(kRecord * kRecords, '0')));
+  std::vector<std::unique_ptr<RemoteStore>> stores;
+  std::vector<std::unique_ptr<Opened>> files;
+  for (size_t c = 0; c < kClients; ++c) {
+    stores.push_back(server_.connect().value());
+    files.push_back(std::make_unique<Opened>(*stores.back(), "f"));
+  }
+  // Until two had it in common; and then so many rounds with a read in each.
+  std::atomic<int> rounds{0};
+  const auto shared = [&] {
+    return std::ranges::count_if(files, [](const auto& f) { return f->itself() > 100; }) > 1;
+  };
+  std::vector<std::thread> threads;
+  std::atomic<uint64_t> failed{0};
+  for (size_t c = 0; c < kClients; ++c) {
+    threads.emplace_back([&, c, seed = random_()] {
+      std::mt19937_64 random(seed);
+      while (rounds < 40) {
+        const uint64_t first = random() % kRecords;
+        const uint64_t count = 1 + random() % std::min<uint64_t>(3, kRecords - first);
+        const std::string bytes(count * kRecord, static_cast<char>('a' + random() % 26));
+        failed += !files[c]->write(first * kRecord, bytes);
+      }
+    });
+  }
+  uint64_t torn = 0;
+  const auto look = [&](const std::string& all) {
+    for (uint64_t r = 0; r < kRecords; ++r) {
+      torn += all.substr(r * kRecord, kRecord) != std::string(kRecord, all[r * kRecord]);
+    }
+  };
+  const auto end = std::chrono::steady_clock::now() + 60s;
+  while (!shared() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(shared());
+  for (; rounds < 40; ++rounds) {
+    look(reader.read(0, kRecord * kRecords));
+    std::this_thread::sleep_for(std::chrono::milliseconds(random_() % 20));
+  }
+  for (std::thread& thread : threads) thread.join();
+  look(content(path("f")));
+  EXPECT_EQ(torn, 0u);
+  EXPECT_EQ(failed, 0u);
+}
+
+// The last of a client's own writes stays, whichever way each of them went, while others write
+// next to it.
+TEST_F(InCommon, EachHasItsOrder) {
+  constexpr uint64_t kPart = 64_KiB;
+  constexpr size_t kClients = 3;
+  std::vector<std::thread> threads;
+  std::array<std::string, kClients> oracles;
+  std::atomic<uint64_t> failed{0};
+  for (size_t c = 0; c < kClients; ++c) {
+    threads.emplace_back([&, c, seed = random_()] {
+      std::mt19937_64 random(seed);
+      const auto store = server_.connect().value();
+      Opened file(*store, "f");
+      std::string& oracle = oracles[c];
+      oracle.assign(kPart, '\0');
+      failed += !file.write(c * kPart, oracle);
+      const auto end = std::chrono::steady_clock::now() + 1s;
+      while (std::chrono::steady_clock::now() < end) {
+        const uint64_t size = 1 + random() % 6000, at = random() % (kPart - size);
+        std::string bytes(size, static_cast<char>(random()));
+        oracle.replace(at, size, bytes);
+        if (random() % 64 != 0) {
+          failed += !file.write(c * kPart + at, bytes);
+        } else {  // and one after it, over it, before it is answered
+          std::atomic<bool> done{false};
+          store->submit(file.transfer(Op::write, c * kPart + at, bytes), [&](Result<Reply>&& r) {
+            failed += !r;
+            done = true;
+            done.notify_one();
+          });
+          oracle.replace(at, size, size, '!');
+          failed += !file.write(c * kPart + at, std::string(size, '!'));
+          done.wait(false);
+        }
+        if (random() % 512 == 0) failed += file.read(c * kPart, kPart) != oracle;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed, 0u);
+  EXPECT_EQ(content(path("f")), oracles[0] + oracles[1] + oracles[2]);
+}
+
+// What is acknowledged from memory must not come over what was written after it.
+TEST_F(InCommon, BesideOneWhoseWritesAreAcknowledgedEarly) {
+  const auto a = server_.connect().value(), b = server_.connect().value(),
+             c = server_.connect().value();
+  Opened first(*a, "f"), second(*b, "f"), early(*c, "f");
+  const std::string x(4096, 'x'), y(4096, 'y');
+  ASSERT_TRUE(early.write(0, x));  // proves its right
+  for (int round = 0; round < 5; ++round) {
+    share(first, second);
+    ASSERT_TRUE(early.write(0, x, kFlagBehind));
+    ASSERT_TRUE(first.write(0, y));
+    ASSERT_TRUE(c->call(early.request(Op::commit)));
+    ASSERT_EQ(content(path("f")), y) << "round " << round;
+  }
+}
+
+// Around the page cache a write is several calls.
+TEST_F(InCommon, BesideOneWhoGoesAroundThePageCache) {
+  constexpr uint64_t kRecord = 20'000, kFirst = 100;
+  const auto a = server_.connect().value(), b = server_.connect().value(),
+             c = server_.connect().value();
+  Opened first(*a, "f"), second(*b, "f");
+  share(first, second);
+  Opened direct(*c, "f", Access::both, kFlagDirect);
+  ASSERT_TRUE(direct.write(kFirst, std::string(kRecord, '0')));
+  std::atomic<bool> over{false};
+  std::atomic<uint64_t> failed{0}, torn{0};
+  std::vector<std::thread> threads;
+  for (Opened* file : {&first, &second}) {
+    threads.emplace_back([&, file] {
+      for (char c = 'a'; !over; c = c == 'z' ? 'a' : static_cast<char>(c + 1)) {
+        failed += !file->write(kFirst, std::string(kRecord, c));
+      }
+    });
+  }
+  for (int i = 0; i < 200; ++i) {
+    failed += !direct.write(kFirst, std::string(kRecord, static_cast<char>('A' + i % 26)));
+    const std::string seen = direct.read(kFirst, kRecord);
+    torn += seen != std::string(kRecord, seen[0]);
+  }
+  over = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(torn, 0u);
+  EXPECT_EQ(failed, 0u);
+}
+
+// Small writes that nobody waits for, many at a time, each over bytes of the last ones.
+TEST_F(InCommon, ManyAtATime) {
+  constexpr uint64_t kPart = 256_KiB;
+  constexpr size_t kClients = 3;
+  std::array<std::string, kClients> oracles;
+  std::array<uint64_t, kClients> itself{};
+  std::atomic<uint64_t> failed{0};
+  std::vector<std::thread> threads;
+  for (size_t c = 0; c < kClients; ++c) {
+    threads.emplace_back([&, c, seed = random_()] {
+      std::mt19937_64 random(seed);
+      const auto store = server_.connect().value();
+      Opened file(*store, "f");
+      std::string& oracle = oracles[c];
+      oracle.assign(kPart, '\0');
+      failed += !file.write(c * kPart, oracle);
+      const auto end = std::chrono::steady_clock::now() + 1s;
+      while (std::chrono::steady_clock::now() < end) {
+        std::vector<std::string> bytes(1 + random() % 16);
+        std::atomic<size_t> left{bytes.size()};
+        uint64_t at = random() % kPart;
+        for (std::string& one : bytes) {
+          const bool goes_on = random() % 4 != 0;
+          const uint64_t size = 1 + random() % (random() % 8 ? 4096 : 100'000);
+          if (!goes_on || at + size > kPart) at = random() % (kPart - size);
+          one.assign(size, static_cast<char>(random()));
+          oracle.replace(at, size, one);
+          store->submit(file.transfer(Op::write, c * kPart + at, one), [&](Result<Reply>&& r) {
+            failed += !r;
+            left -= 1;
+            left.notify_one();
+          });
+          at += size;
+        }
+        if (random() % 8 == 0) failed += file.read(c * kPart, kPart) != oracle;
+        for (size_t now = left; now != 0; now = left) left.wait(now);
+      }
+      itself[c] = file.itself();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed, 0u);
+  EXPECT_EQ(content(path("f")), oracles[0] + oracles[1] + oracles[2]);
+  EXPECT_GT(itself[0] + itself[1] + itself[2], 0u);
+}
+
+// One after the other, by one client: those that go on from each other are few calls.
+TEST_F(InCommon, WhatGoesOnIsWrittenTogether) {
+  constexpr size_t kWrites = 4096, kAtATime = 8;
+  const auto store = server_.connect().value();
+  Opened file(*store, "f");
+  std::string oracle;
+  for (size_t i = 0; i < kWrites; i += kAtATime) {
+    std::array<std::string, kAtATime> bytes;
+    std::atomic<size_t> left{kAtATime};
+    for (std::string& one : bytes) {
+      one = random_bytes(random_, 1000);
+      const uint64_t at = oracle.size();
+      oracle += one;
+      store->submit(file.transfer(Op::write, at, one), [&](Result<Reply>&& r) {
+        EXPECT_EQ(r.value().count, 1000u);
+        left -= 1;
+        left.notify_one();
+      });
+    }
+    for (size_t now = left; now != 0; now = left) left.wait(now);
+  }
+  EXPECT_EQ(content(path("f")), oracle);
+  EXPECT_GT(file.itself(), 0u);
+}
+
+// A program may close descriptors that it does not know, and have others by their numbers.
+TEST_F(InCommon, NobodysDescriptorIsClosed) {
+  int own = -1;
+  {
+    const auto store = server_.connect().value();
+    Opened file(*store, "f");
+    file.take();
+    for (int fd = 3; fd < 1024 && own < 0; ++fd) {
+      std::string link(4096, '\0');
+      const ssize_t n = ::readlink(fmt::format("/proc/self/fd/{}", fd).c_str(), link.data(), 4096);
+      if (n > 0 && link.substr(0, static_cast<size_t>(n)) == path("f")) own = fd;
+    }
+    ASSERT_GE(own, 0);
+    const int other = ::open(path("f").c_str(), O_RDWR | O_CLOEXEC);
+    ASSERT_EQ(::dup2(other, own), own);
+    ::close(other);
+    ASSERT_TRUE(file.write(0, std::string(100'000, 'n')));
+    ASSERT_TRUE(store->call(file.request(Op::close)));
+  }
+  EXPECT_GE(::fcntl(own, F_GETFD), 0);
+  EXPECT_EQ(content(path("f")).substr(0, 100'000), std::string(100'000, 'n'));
+  ::close(own);
+}
+
+}  // namespace
+}  // namespace forebay
