@@ -56,18 +56,14 @@ void Meeting::enter(SharedMemory memory) {
     rest += Gathering::space(ranks_);
   }
   if (ranks_ > 1) records_.emplace(rest);
-  make_joint_writes();
-  state_ = std::make_unique<NodeState>(*node);
-}
-
-void Meeting::make_joint_writes() {
   if (const uint64_t before = space_before(ranks_); memory_.place().bytes > before)
     joint_.emplace(memory_.data() + before, rank_, ranks_);
+  state_ = std::make_unique<NodeState>(*node);
 }
 
 void Meeting::renew() {
   if (rank_ == 0) NodeMemory::create(memory_.data());
-  make_joint_writes();
+  if (joint_) joint_->renew();
 }
 
 bool Meeting::near() {

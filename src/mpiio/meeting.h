@@ -61,7 +61,6 @@ class Meeting {
  private:
   Meeting(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
   void enter(SharedMemory memory);
-  void make_joint_writes();
 
   const int rank_, ranks_;
   Place place_;
