@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "mpiio/collective.h"
 #include "mpiio/operation.h"
@@ -15,11 +16,15 @@ File::~File() {
 }
 
 void File::release() {
-  if (comm != MPI_COMM_NULL) PMPI_Comm_free(&comm);
   view = View();
   split = nullptr;
   collective = nullptr;
   kept_realms = nullptr;
+  if (lobby)
+    lobby->give_back({std::exchange(comm, MPI_COMM_NULL), std::move(meeting)});
+  else if (comm != MPI_COMM_NULL)
+    PMPI_Comm_free(&comm);
+  lobby = nullptr;
   meeting = nullptr;
 }
 
@@ -150,7 +155,7 @@ Fault File::gather(const void* mine, size_t bytes, void* all) const {
 
 // Others may wait for a message of ours, of the program's or this library's, that MPI sends only
 // while we call it.
-void File::progress() const {
+void progress(MPI_Comm comm) {
   int found = 0;
   PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, MPI_STATUS_IGNORE);
 }

@@ -14,6 +14,7 @@
 #include "mpiio/fair_lock.h"
 #include "mpiio/hints.h"
 #include "mpiio/kept_realms.h"
+#include "mpiio/lobby.h"
 #include "mpiio/meeting.h"
 #include "mpiio/sieved_read.h"
 #include "mpiio/view.h"
@@ -24,6 +25,9 @@ namespace forebay::mpiio {
 
 class Collective;
 class Operation;
+
+// Of MPI, for who waits for something else.
+void progress(MPI_Comm comm);
 
 struct File {
   File() = default;
@@ -76,7 +80,7 @@ struct File {
   // Every rank's bytes, to all of them; at most Gathering::kMostBytes of each. Called by all or
   // none.
   Fault gather(const void* mine, size_t bytes, void* all) const;
-  void progress() const;  // of MPI, for who waits for something else
+  void progress() const { mpiio::progress(comm); }
   // Takes part, with every rank of the file, in agreeing on the worst outcome: MPI_SUCCESS, or the
   // error class that some rank came with. Called by all or none.
   Fault agree(Fault mine) const;
@@ -104,6 +108,7 @@ struct File {
   std::mutex mutex;
   MPI_Offset position = 0;  // the individual pointer, in etypes
   std::unique_ptr<Meeting> meeting;
+  std::shared_ptr<Lobby> lobby;  // to which it and `comm` go in the end, or null
   // Each view has a shared pointer of its own: with a new one rank 0 sets the next to 0 before the
   // ranks meet, when nobody can be using that one.
   Slot shared_pointer = Slot(0);

@@ -48,23 +48,31 @@ class Gathering {
   template <class Act, class Meanwhile>
   auto gather(const void* mine, size_t bytes, void* all, Act&& act, Meanwhile&& meanwhile) {
     using Told = decltype(act());
-    static_assert(std::is_trivially_copyable_v<Told> && sizeof(Told) <= kMostTold);
     FOREBAY_ASSERT(bytes <= kMostBytes);
     const std::byte* turn = leave(mine, bytes);
     ++acts_;
-    Told told;
-    auto& place = head_->told[turn_ % 2];
-    if (head_->arrived.value.fetch_add(1) + 1 == turn_ * ranks_) {
-      copy(turn, bytes, all);
-      told = act();
-      std::memcpy(place.data(), &told, sizeof told);
-      head_->acted.set_and_wake(acts_);
-      return told;
-    }
-    head_->acted.wait([&](uint32_t n) { return n == acts_; }, meanwhile);
+    const bool last = head_->arrived.value.fetch_add(1) + 1 == turn_ * ranks_;
+    if (!last) head_->acted.wait([&](uint32_t n) { return n == acts_; }, meanwhile);
     copy(turn, bytes, all);
-    std::memcpy(&told, place.data(), sizeof told);
-    return told;
+    return last ? tell<Told>(act()) : told<Told>();
+  }
+
+  // The same, but rank 0 is the one that acts.
+  template <class Act, class Meanwhile>
+  auto gather_at_first(const void* mine, size_t bytes, void* all, Act&& act,
+                       Meanwhile&& meanwhile) {
+    using Told = decltype(act());
+    FOREBAY_ASSERT(bytes <= kMostBytes);
+    const std::byte* turn = leave(mine, bytes);
+    ++acts_;
+    const uint32_t complete = turn_ * ranks_;
+    head_->arrived.add_and_wake_at(complete);
+    if (rank_ == 0)
+      head_->arrived.wait([&](uint32_t n) { return n == complete; }, meanwhile);
+    else
+      head_->acted.wait([&](uint32_t n) { return n == acts_; }, meanwhile);
+    copy(turn, bytes, all);
+    return rank_ == 0 ? tell<Told>(act()) : told<Told>();
   }
 
  private:
@@ -84,6 +92,20 @@ class Gathering {
   void copy(const std::byte* turn, size_t bytes, void* all) const {
     for (uint32_t rank = 0; rank < ranks_; ++rank)
       std::memcpy(static_cast<std::byte*>(all) + rank * bytes, turn + rank * kMostBytes, bytes);
+  }
+  // What is told by who acted in this turn.
+  template <class Told>
+  Told tell(const Told& told) {
+    static_assert(std::is_trivially_copyable_v<Told> && sizeof(Told) <= kMostTold);
+    std::memcpy(head_->told[turn_ % 2].data(), &told, sizeof told);
+    head_->acted.set_and_wake(acts_);
+    return told;
+  }
+  template <class Told>
+  Told told() const {
+    Told told;
+    std::memcpy(&told, head_->told[turn_ % 2].data(), sizeof told);
+    return told;
   }
   static uint64_t slots(int ranks) { return static_cast<uint64_t>(ranks) * kMostBytes; }
 

@@ -51,6 +51,12 @@ JointWrites::JointWrites(std::byte* space, int rank, int ranks)
       rank_(rank),
       ranks_(ranks) {}
 
+void JointWrites::renew() {
+  in_vain_ = skipped_ = 0;
+  joined_ = 0;
+  if (rank_ == 0) head_->company.store(0);
+}
+
 bool JointWrites::write(const plan::ViewPart& part, const plan::TiledMap& memory, const Write& by,
                         Patience patience) {
   const std::unique_lock lock(mutex_, std::try_to_lock);

@@ -43,6 +43,8 @@ class JointWrites {
   // `memory`: from its beginning, as many bytes. False: the caller has to write them by itself.
   bool write(const plan::ViewPart& part, const plan::TiledMap& memory, const Write& by,
              Patience patience = Patience::sensible);
+  // For another file. What one learned of who comes is not true of the next.
+  void renew();
   // How many of this rank's writes were done together with others.
   uint64_t joined() const { return joined_; }
 

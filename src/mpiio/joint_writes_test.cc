@@ -207,6 +207,20 @@ TEST_F(Interleaved, TheFirstToLeaveComeBackEarly) {
   RecordProperty("joint", static_cast<int>(joint_));  // on a busy machine they may never meet
 }
 
+// With the next file everybody waits for all again, whoever was alone with the last one.
+TEST_F(Interleaved, EveryFileIsBegunAsTheFirst) {
+  const auto joined = [&] { return joints_[3]->joined(); };
+  for (int file = 0; file < 200 && joined() == 0; ++file) {
+    for (int call = 0; call < 70; ++call) write_all(3, 1);
+    for (const auto& one : joints_) one->renew();
+    on_ranks([&](int rank) { write_all(rank, file % 40); });
+    ASSERT_TRUE(good(file % 40));
+  }
+  EXPECT_GT(joined(), 0u);
+  for (const auto& one : joints_) one->renew();
+  EXPECT_EQ(joined(), 0u);
+}
+
 TEST_F(Interleaved, WhoIsAloneWritesAlone) {
   for (int call = 0; call < 100; ++call) write_all(3, call % 40);
   EXPECT_EQ(joint_, 0u);

@@ -9,7 +9,7 @@ namespace {
 uint64_t space_before(int ranks) {
   constexpr uint64_t kPage = 4096;
   const uint64_t records = ranks == 1 ? 0 : NodeRecords::space(ranks);
-  return (sizeof(NodeMemory) + Gathering::space(ranks) + records + kPage - 1) / kPage * kPage;
+  return (sizeof(NodeMemory) + 2 * Gathering::space(ranks) + records + kPage - 1) / kPage * kPage;
 }
 
 bool may_join(int ranks) {
@@ -50,12 +50,20 @@ Meeting::~Meeting() {
 void Meeting::enter(SharedMemory memory) {
   memory_ = std::move(memory);
   auto* node = reinterpret_cast<NodeMemory*>(memory_.data());
-  gathering_.emplace(node + 1, rank_, ranks_);
-  std::byte* rest = reinterpret_cast<std::byte*>(node + 1) + Gathering::space(ranks_);
+  std::byte* rest = reinterpret_cast<std::byte*>(node + 1);
+  for (auto* gathering : {&gathering_, &entrance_}) {
+    gathering->emplace(rest, rank_, ranks_);
+    rest += Gathering::space(ranks_);
+  }
   if (ranks_ > 1) records_.emplace(rest);
   if (const uint64_t before = space_before(ranks_); memory_.place().bytes > before)
     joint_.emplace(memory_.data() + before, rank_, ranks_);
   state_ = std::make_unique<NodeState>(*node);
+}
+
+void Meeting::renew() {
+  if (rank_ == 0) NodeMemory::create(memory_.data());
+  if (joint_) joint_->renew();
 }
 
 bool Meeting::near() {

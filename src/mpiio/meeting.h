@@ -38,6 +38,8 @@ class Meeting {
   const Place& place() const { return place_; }
   // Is this rank on that node, and allowed to look into rank 0? Then it does from now on.
   bool near();
+  // For the next file, when this one is closed on all ranks, which are near: on rank 0 first.
+  void renew();
   // Not all ranks are near: from now on it is at the server,
   void move(std::unique_ptr<AttrState> served);
   // or at the arbiter.
@@ -50,6 +52,8 @@ class Meeting {
   AttrState* served() { return served_; }
   // If all ranks are near; else null.
   Gathering* gathering() { return moved_ || !gathering_ ? nullptr : &*gathering_; }
+  // For what is not of the file; all ranks are near.
+  Gathering& entrance() { return *entrance_; }
   const NodeRecords* records() const { return moved_ || !records_ ? nullptr : &*records_; }
   // The same, and there was memory for it.
   JointWrites* joint_writes() { return moved_ || !joint_ ? nullptr : &*joint_; }
@@ -60,9 +64,9 @@ class Meeting {
 
   const int rank_, ranks_;
   Place place_;
-  // A NodeMemory, then the space of a Gathering, of NodeRecords and perhaps of JointWrites.
+  // A NodeMemory, then the space of two Gatherings, of NodeRecords and perhaps of JointWrites.
   SharedMemory memory_;
-  std::optional<Gathering> gathering_;
+  std::optional<Gathering> gathering_, entrance_;
   std::optional<NodeRecords> records_;  // unless there is but one rank
   std::optional<JointWrites> joint_;
   bool moved_ = false;

@@ -9,7 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <map>
+#include <span>
 #include <sstream>
 #include <thread>
 
@@ -48,31 +50,48 @@ std::string read_text(const char* path) {
 // What rank 0 tells the others when it has opened, and perhaps made, the file.
 struct Announcement {
   int code = MPI_SUCCESS;
-  Meeting::Place meeting;
-  uint64_t site_hints = 0, user_hints = 0;  // bytes of text
   uint32_t aggregators = 1;                 // of a node, unless hints say otherwise
+  uint64_t site_hints = 0, user_hints = 0;  // bytes of text
+};
+
+// What each rank says when it comes to the Lobby.
+struct Coming {
+  int code, amode;
+  bool has_kept;  // what is in it; or else a file of this rank that is open has
+};
+
+struct Company {
+  explicit Company(std::span<const Coming> all)
+      : worst(std::ranges::max(all, {}, &Coming::code).code),
+        same_modes(std::ranges::adjacent_find(all, std::ranges::not_equal_to(), &Coming::amode) ==
+                   all.end()),
+        have_kept(std::ranges::all_of(all, &Coming::has_kept)) {}
+  bool can_begin() const { return worst == MPI_SUCCESS && same_modes && have_kept; }
+
+  const int worst;
+  const bool same_modes, have_kept;
 };
 
 class Opening {
  public:
-  Opening(MPI_Comm comm, const char* name, int amode, MPI_Info info) : info_(info) {
+  Opening(MPI_Comm comm, const char* name, int amode, MPI_Info info)
+      : program_comm_(comm), info_(info), lobby_(Process::get().lobbies().find(comm)) {
     file_->name = name ? name : "";
     file_->amode = amode;
     file_->caller = Process::get().caller();
     file_->handler = Process::get().default_handler();
-    PMPI_Comm_dup(comm, &file_->comm);
-    PMPI_Comm_set_errhandler(file_->comm, MPI_ERRORS_RETURN);
-    PMPI_Comm_rank(file_->comm, &file_->rank);
-    PMPI_Comm_size(file_->comm, &file_->ranks);
+    PMPI_Comm_rank(comm, &file_->rank);
+    PMPI_Comm_size(comm, &file_->ranks);
   }
 
   Fault run() {
-    if (auto fault = compare_arguments()) return fault;
-    Fault fault;
-    if (file_->rank == 0) fault = first();
-    if (auto of_first = follow(fault)) return of_first;
+    Fault fault = check_arguments();
+    if (auto worst = lobby_ ? begin_in_lobby(fault) : begin(fault)) return worst;
     if (file_->rank != 0) fault = open_here(0);
-    if (auto worst = gather(std::move(fault))) return undo(worst);
+    if (auto worst = file_->lobby ? gather_near(std::move(fault)) : gather(std::move(fault)))
+      return undo(worst);
+    if (!lobby_ && !apart_)
+      file_->lobby = Process::get().lobbies().make(program_comm_, *file_->meeting);
     choose_aggregators();
     file_->obey_hints();
     return set_pointers();
@@ -86,28 +105,88 @@ class Opening {
   std::shared_ptr<File> file() { return std::move(file_); }
 
  private:
-  // Every rank's own arguments, and whether they are the same.
-  Fault compare_arguments() {
-    Fault mine = check_amode(file_->amode);
-    if (!mine && file_->name.empty()) mine = {MPI_ERR_BAD_FILE, "the file name is empty"};
+  Fault check_arguments() const {
+    if (auto fault = check_amode(file_->amode)) return fault;
+    if (file_->name.empty()) return {MPI_ERR_BAD_FILE, "the file name is empty"};
+    return {};
+  }
+
+  // On a communicator of which we have nothing that no other file has.
+  Fault begin(const Fault& mine) {
+    PMPI_Comm_dup(program_comm_, &file_->comm);
+    PMPI_Comm_set_errhandler(file_->comm, MPI_ERRORS_RETURN);
+    if (auto fault = compare_arguments(mine)) return fault;
+    Fault fault;
+    if (file_->rank == 0) {
+      fault = host();
+      if (!fault) fault = first();
+    }
+    return follow(fault);
+  }
+
+  Fault compare_arguments(const Fault& mine) const {
     if (file_->ranks == 1) return mine;
     const std::array<int, 3> own = {mine.code, file_->amode, -file_->amode};
     std::array<int, 3> most{};
     PMPI_Allreduce(own.data(), most.data(), 3, MPI_INT, MPI_MAX, file_->comm);
-    if (most[0] != MPI_SUCCESS) return mine ? mine : Fault{most[0], "another rank failed"};
-    if (most[1] != -most[2]) return {MPI_ERR_NOT_SAME, "the ranks give different access modes"};
+    return same_arguments(mine, most[0], -most[2] == most[1]);
+  }
+
+  static Fault same_arguments(const Fault& mine, int worst, bool same_modes) {
+    if (worst != MPI_SUCCESS) return mine ? mine : Fault{worst, "another rank failed"};
+    if (!same_modes) return {MPI_ERR_NOT_SAME, "the ranks give different access modes"};
+    return {};
+  }
+
+  // With what an earlier file has left, if all ranks have it.
+  Fault begin_in_lobby(const Fault& mine) {
+    take_kept();
+    if (file_->ranks == 1 && !file_->lobby) return begin(mine);
+    const Coming own{mine.code, file_->amode, file_->lobby != nullptr};
+    std::vector<Coming> all(static_cast<size_t>(file_->ranks));
+    Fault of_first;
+    const Announcement news = lobby_->entrance().gather_at_first(
+        &own, sizeof own, all.data(),
+        [&] { return Company(all).can_begin() ? begin_again(of_first) : Announcement(); },
+        [&] { progress(program_comm_); });
+    const Company company(all);
+    if (auto fault = same_arguments(mine, company.worst, company.same_modes)) return fault;
+    if (!company.have_kept) {
+      file_->release();
+      return begin(mine);
+    }
+    if (file_->rank != 0) file_->meeting->renew();
+    return learn(news, of_first);
+  }
+
+  void take_kept() {
+    auto kept = lobby_->take();
+    if (!kept) return;
+    file_->comm = kept.comm;
+    file_->meeting = std::move(kept.meeting);
+    file_->lobby = lobby_;
+  }
+
+  Announcement begin_again(Fault& of_first) {
+    file_->meeting->renew();
+    of_first = first();
+    return announcement(of_first);
+  }
+
+  Fault host() {
+    auto meeting = Meeting::host(file_->ranks);
+    if (!meeting) return fault_of(meeting.error());
+    file_->meeting = std::move(*meeting);
     return {};
   }
 
   // Rank 0 alone makes the file, so that MPI_MODE_EXCL means what it says.
   Fault first() {
+    aggregators_ = std::clamp(std::thread::hardware_concurrency(), 1u, kMostAggregators);
     const char* site = std::getenv("ROMIO_HINTS");
     site_hints_ = read_text(site ? site : "/etc/romio-hints");
     if (const char* text = std::getenv("FOREBAY_HINTS")) user_hints_ = text;
     set_hints();
-    auto meeting = Meeting::host(file_->ranks);
-    if (!meeting) return fault_of(meeting.error());
-    file_->meeting = std::move(*meeting);
     return open_here(file_->amode & (MPI_MODE_CREATE | MPI_MODE_EXCL));
   }
 
@@ -132,19 +211,27 @@ class Opening {
 
   // What rank 0 did, for all.
   Fault follow(const Fault& fault) {
-    Announcement news;
-    if (file_->rank == 0) {
-      news.code = fault.code;
-      news.site_hints = site_hints_.size();
-      news.user_hints = user_hints_.size();
-      news.aggregators = aggregators_;
-      if (file_->meeting) news.meeting = file_->meeting->place();
-    }
     if (file_->ranks == 1) return fault;
-    PMPI_Bcast(&news, sizeof news, MPI_BYTE, 0, file_->comm);
+    struct {
+      Announcement news;
+      Meeting::Place meeting;
+    } told;
+    if (file_->rank == 0) {
+      told.news = announcement(fault);
+      if (file_->meeting) told.meeting = file_->meeting->place();
+    }
+    PMPI_Bcast(&told, sizeof told, MPI_BYTE, 0, file_->comm);
+    if (file_->rank != 0) file_->meeting = Meeting::guest(told.meeting, file_->rank, file_->ranks);
+    return learn(told.news, fault);
+  }
+
+  Announcement announcement(const Fault& of_first) const {
+    return {of_first.code, aggregators_, site_hints_.size(), user_hints_.size()};
+  }
+
+  Fault learn(const Announcement& news, const Fault& of_first) {
     if (news.code != MPI_SUCCESS)
-      return file_->rank == 0 ? fault : Fault{news.code, "rank 0 could not open it"};
-    if (file_->rank != 0) file_->meeting = Meeting::guest(news.meeting, file_->rank, file_->ranks);
+      return of_first ? of_first : Fault{news.code, "rank 0 could not open it"};
     aggregators_ = news.aggregators;
     share_hints(news);
     return {};
@@ -178,12 +265,21 @@ class Opening {
     PMPI_Allreduce(own.data(), most.data(), 4, MPI_INT, MPI_MAX, file_->comm);
     if (most[0] != MPI_SUCCESS)
       return mine ? mine : Fault{most[0], "another rank could not open it"};
-    if (most[2] != -most[3])
-      return {MPI_ERR_NOT_SAME,
-              "some ranks have it at a server and others do not: give all of "
-              "them the same configuration"};
+    if (most[2] != -most[3]) return served_to_some();
     apart_ = most[1] != 0;
     return apart_ ? move_meeting() : Fault{};
+  }
+
+  // The same of ranks that have met already.
+  Fault gather_near(Fault mine) const {
+    auto worst = file_->agree(std::move(mine), file_->place.served ? 1 : 0);
+    return worst.code == MPI_ERR_NOT_SAME ? served_to_some() : worst;
+  }
+
+  static Fault served_to_some() {
+    return {MPI_ERR_NOT_SAME,
+            "some ranks have it at a server and others do not: give all of "
+            "them the same configuration"};
   }
 
   // Which ranks share a node, and how many aggregators there are if no hint says it.
@@ -263,11 +359,15 @@ class Opening {
     return worst ? undo(worst) : worst;
   }
 
+  // Of a node: more than it has processors would wait for each other's.
+  static constexpr uint32_t kMostAggregators = 8;
+
   std::shared_ptr<File> file_ = std::make_shared<File>();
+  const MPI_Comm program_comm_;
   const MPI_Info info_;
+  const std::shared_ptr<Lobby> lobby_;  // null: this is the first file of the communicator
   std::string site_hints_, user_hints_;
-  // Of a node: more would wait for each other's processors.
-  uint32_t aggregators_ = std::clamp(std::thread::hardware_concurrency(), 1u, 8u);
+  uint32_t aggregators_ = 1;
   bool open_ = false, apart_ = false;
 };
 

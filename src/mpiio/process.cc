@@ -66,6 +66,7 @@ int Process::at_the_end(MPI_Comm, int, void* process, void*) {
                    file->name.c_str());
     abandon(*file);
   }
+  me.lobbies_.leave();
   me.places_.leave();
   me.arbiter_.reset();
   return MPI_SUCCESS;

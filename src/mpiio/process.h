@@ -14,6 +14,7 @@
 #include "mpiio/decode.h"
 #include "mpiio/files.h"
 #include "mpiio/handlers.h"
+#include "mpiio/lobby.h"
 #include "mpiio/requests.h"
 #include "mpiio/whereabouts.h"
 
@@ -31,6 +32,7 @@ class Process {
   Representations& representations() { return representations_; }
   Places& places() { return places_; }
   Files& files() { return files_; }
+  Lobbies& lobbies() { return lobbies_; }
   AreaPool& areas() { return areas_; }
   const CallerRef& caller() const { return caller_; }
   // Of this process, as rank 0 of some files. Made at the first call.
@@ -51,6 +53,7 @@ class Process {
   Representations representations_;
   Places places_;
   Files files_;
+  Lobbies lobbies_;
   AreaPool areas_;
   Requests requests_;
   CallerRef caller_;

@@ -102,7 +102,7 @@ TEST(Gathering, EveryRankSeesAllInEveryTurn) {
   });
 }
 
-// Turns of both kinds, in any order: one rank acts, after all have come and before any goes on.
+// Turns of all kinds, in any order: one rank acts, after all have come and before any goes on.
 TEST(Gathering, OneActsForAll) {
   constexpr int kMembers = 5, kTurns = 3000;
   alignas(64) static std::array<std::byte, 64 * 1024> space{};
@@ -115,7 +115,8 @@ TEST(Gathering, OneActsForAll) {
     for (int turn = 0; turn < kTurns; ++turn) {
       const int mine = rank * kTurns + turn;
       std::array<int, kMembers> all{};
-      if (random() % 3 == 0) {
+      const auto kind = random() % 3;
+      if (kind == 0) {
         gathering.gather(&mine, sizeof mine, all.data(), kNothing);
       } else {
         const auto act = [&] {
@@ -124,7 +125,13 @@ TEST(Gathering, OneActsForAll) {
           ++acts[static_cast<size_t>(rank)];
           return std::array<int, 2>{turn, sum};
         };
-        const auto told = gathering.gather(&mine, sizeof mine, all.data(), act, kNothing);
+        const int before = acts[static_cast<size_t>(rank)];
+        const auto told =
+            kind == 1 ? gathering.gather(&mine, sizeof mine, all.data(), act, kNothing)
+                      : gathering.gather_at_first(&mine, sizeof mine, all.data(), act, kNothing);
+        if (kind == 2) {
+          ASSERT_EQ(acts[static_cast<size_t>(rank)] - before, rank == 0 ? 1 : 0);
+        }
         int sum = 0;
         for (int other = 0; other < kMembers; ++other) sum += other * kTurns + turn;
         ASSERT_EQ(told, (std::array<int, 2>{turn, sum}));

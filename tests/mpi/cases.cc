@@ -4,7 +4,7 @@
 //   cases FOLDER                all rules but these:
 //   cases FOLDER local|served   what of our own hints a program sees, without and with a server
 //   cases FOLDER striped        those of files whose stripes are known
-//   cases FOLDER threads        that of several threads
+//   cases FOLDER threads        those of several threads
 //   cases FOLDER readers        that of many ranks
 #include "cases.h"
 #include <mpi.h>
@@ -370,6 +370,7 @@ void all_rules() {
 #endif
   handlers();
   one_bad_rank();
+  opened_again();
   collective_requests();
   far_ahead();
   short_conversions();
@@ -403,7 +404,7 @@ int main(int argc, char** argv) {
   else if (!threads)
     sieved_writes(which == "served");
   else if (level == MPI_THREAD_MULTIPLE)
-    realms_beside_a_thread(), realms_beside_busy_threads();
+    closed_beside_an_open(), realms_beside_a_thread(), realms_beside_busy_threads();
   int all = 0;
   MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) std::printf("%d rules broken\n", all);

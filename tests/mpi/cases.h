@@ -1,4 +1,4 @@
-// What the single rules (cases.cc, cases_together.cc) share.
+// What the single rules (cases.cc, cases_open.cc, cases_together.cc) share.
 #pragma once
 
 #include <mpi.h>
@@ -18,6 +18,10 @@ MPI_File open(MPI_Comm comm, const std::string& name, int amode, MPI_Info info =
 MPI_Info hinted(std::initializer_list<std::pair<const char*, const char*>> hints);  // to be freed
 
 constexpr int kNew = MPI_MODE_CREATE | MPI_MODE_RDWR;
+
+// Rules of opening and closing (cases_open.cc).
+void opened_again();
+void closed_beside_an_open();
 
 // Rules of collective calls that go together (cases_together.cc).
 void persistent_realms();

@@ -1,0 +1,124 @@
+// Files that are opened on one communicator, one after the other and at the same time.
+#include <mpi.h>
+
+#include <string>
+#include <thread>
+
+#include "cases.h"
+
+namespace cases {
+namespace {
+
+int attributes = 0;  // that were copied and not deleted
+int copy_attribute(MPI_Comm, int, void*, void* value, void* copy, int* flag) {
+  *static_cast<void**>(copy) = value;
+  *flag = 1;
+  return ++attributes, MPI_SUCCESS;
+}
+int delete_attribute(MPI_Comm, int, void*, void*) {
+  return --attributes, MPI_SUCCESS;
+}
+
+MPI_Offset shared_position(MPI_File file) {
+  MPI_Offset at = -1;
+  MPI_File_get_position_shared(file, &at);
+  return at;
+}
+
+bool opens(MPI_Comm comm, const std::string& name, int amode) {
+  MPI_File file;
+  if (MPI_File_open(comm, name.c_str(), amode, MPI_INFO_NULL, &file) != MPI_SUCCESS) return false;
+  MPI_File_close(&file);
+  return true;
+}
+
+void write_shared(MPI_Comm comm, MPI_File file, int times) {
+  for (int i = 0; i < times; ++i)
+    MPI_File_write_shared(file, "12345", 5, MPI_CHAR, MPI_STATUS_IGNORE);
+  MPI_Barrier(comm);
+}
+
+// The pointer of one is not the next one's, nor that of another that is open.
+void shared_pointers(MPI_Comm comm) {
+  for (int times = 1; times < 4; ++times) {
+    MPI_File one = open(comm, path("one"), kNew), two = open(comm, path("two"), kNew);
+    check(shared_position(one) == 0 && shared_position(two) == 0, "a shared pointer begins at 0");
+    MPI_Barrier(comm);
+    write_shared(comm, one, times);
+    write_shared(comm, two, 2 * times);
+    check(shared_position(one) == 10 * times, "a shared pointer beside another file's");
+    check(shared_position(two) == 20 * times, "a shared pointer of a second file");
+    MPI_File_close(times % 2 ? &one : &two);
+    MPI_File_close(times % 2 ? &two : &one);
+  }
+}
+
+// On one rank or both; the next open is not touched by it.
+void failed_opens(MPI_Comm comm) {
+  check(opens(comm, path("there"), kNew), "a new file");
+  for (int i = 0; i < 2; ++i) {
+    check(!opens(comm, path("there"), rank ? MPI_MODE_RDONLY : MPI_MODE_RDWR), "different modes");
+    check(!opens(comm, path("never"), kNew | (rank ? MPI_MODE_RDONLY : 0)), "a bad mode");
+    check(!opens(comm, rank ? "" : path("never"), kNew), "no name");
+    check(!opens(comm, path("never"), MPI_MODE_RDWR), "a file that nobody made");
+    check(!opens(comm, path(rank ? "never" : "there"), MPI_MODE_RDWR), "another name");
+    check(!opens(comm, path("there"), kNew | MPI_MODE_EXCL), "a file that is there already");
+    check(opens(comm, path("there"), MPI_MODE_RDWR), "a file after failures");
+  }
+  check(opens(comm, path("there"), MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE), "to be deleted");
+  check(!opens(comm, path("there"), MPI_MODE_RDWR), "one that was deleted");
+  check(opens(comm, path("there"), kNew | MPI_MODE_EXCL), "in its place");
+}
+
+}  // namespace
+
+void opened_again() {
+  int key;
+  MPI_Comm_create_keyval(copy_attribute, delete_attribute, &key, nullptr);
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm_set_attr(comm, key, &attributes);
+  ++attributes;
+  shared_pointers(comm);
+  failed_opens(comm);
+  MPI_Comm part;  // another order of ranks
+  MPI_Comm_split(comm, 0, -rank, &part);
+  MPI_Comm_set_attr(part, key, &attributes);
+  ++attributes;
+  shared_pointers(part);
+  MPI_Comm_free(&part);
+
+  MPI_File file = open(comm, path("outlives"), kNew);
+  MPI_Comm_free(&comm);
+  MPI_File_write_at_all(file, rank, "x", 1, MPI_CHAR, MPI_STATUS_IGNORE);
+  MPI_Offset size = 0;
+  MPI_File_get_size(file, &size);
+  check(size == 2, "a file whose communicator was freed");
+  check(MPI_File_close(&file) == MPI_SUCCESS, "and its end");
+  check(attributes == 0, "attributes of a communicator go with it and its files");
+  MPI_Comm_free_keyval(&key);
+}
+
+// Which rank closes first, and which opens first, is nobody's business.
+void closed_beside_an_open() {
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_File before = open(comm, path("beside0"), kNew);
+  for (int i = 1; i < 300; ++i) {
+    std::thread closing([before]() mutable { MPI_File_close(&before); });
+    if (i % 3 == rank) std::this_thread::yield();
+    MPI_File file = open(comm, path(i % 2 ? "beside1" : "beside0"), kNew);
+    closing.join();
+    const int mine = 1000 * i + rank;
+    int back[2] = {};
+    MPI_File_write_ordered(file, &mine, 1, MPI_INT, MPI_STATUS_IGNORE);
+    MPI_Barrier(comm);
+    MPI_File_read_at_all(file, 0, back, 2, MPI_INT, MPI_STATUS_IGNORE);
+    check(back[0] == 1000 * i && back[1] == 1000 * i + 1, "a file opened beside a close");
+    before = file;
+  }
+  MPI_File_close(&before);
+  MPI_Comm_free(&comm);
+}
+
+}  // namespace cases
