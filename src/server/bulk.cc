@@ -142,6 +142,10 @@ uint64_t BulkFlight::size_at(uint64_t position, uint64_t room) const {
   return std::min(std::max(wanted / kShortest, uint64_t{1}) * kShortest, room);
 }
 
+bool WriteFlight::one_call() const {
+  return total_ <= std::min<uint64_t>(kShortest, session_->chunk());
+}
+
 void BulkFlight::assign(Chunk& chunk) {
   const uint64_t room = std::min<uint64_t>(chunk.room.bytes().size(), session_->chunk());
   chunk.position = issued();

@@ -155,6 +155,7 @@ class WriteFlight final : public BulkFlight {
   Memory stream_landing(const wire::Pull& pull) override;
   void stream_landed(const wire::Pull& pull) override;
   uint64_t written() const override;
+  bool one_call() const override;
   Chunk* pulled_at(uint64_t position);
   Chunk* next_to_ask();
   void ask(Chunk& chunk);

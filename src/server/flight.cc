@@ -276,8 +276,7 @@ bool Flight::reserve() {
   if (!extents) return fail(std::move(extents).error()), false;
   if (extents->empty()) return true;
   using Mode = ReservationTable::Mode;
-  // What came with its data is one call of the Store.
-  const bool whole = eager_bytes != 0 && !list_ && !request_.owns_holes &&
+  const bool whole = op == Op::write && one_call() && !list_ && !request_.owns_holes &&
                      (request_.flags & kFlagBehind) == 0 && extents->pieces() == 1 &&
                      exported().store().writes_whole(request_.handle);
   const Mode mode = op == Op::read || reads_under_lease ? Mode::read

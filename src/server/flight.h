@@ -95,6 +95,8 @@ class Flight : public std::enable_shared_from_this<Flight> {
   virtual void fail(Error error) = 0;  // stop as soon as possible and answer this
   virtual void let_go() {}             // release what it holds or waits for, but not of calls out
   virtual uint64_t written() const { return 0; }  // for an error's done()
+  // Is it, being a write in one piece, one call of the Store? What came with its data is.
+  virtual bool one_call() const { return eager_bytes != 0; }
   virtual Memory stream_landing(const wire::Pull&) { return {}; }
   virtual void stream_landed(const wire::Pull&) {}
 

@@ -20,6 +20,10 @@ LentFlight::LentFlight(std::shared_ptr<Session> session, wire::RequestMessage&& 
       lent_(std::move(lent)),
       at_(lent_->bytes().data() + message.place) {}
 
+bool LentFlight::one_call() const {
+  return total_ <= std::min<uint64_t>(kLastPart, session_->chunk());
+}
+
 void LentFlight::begin() {
   // A stream that writes a byte twice keeps its order; so does one that may.
   const bool inline_calls = exported().store().concurrency() == 0;

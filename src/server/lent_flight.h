@@ -33,6 +33,7 @@ class LentFlight final : public Flight {
   void done(unsigned call) override;
   void fail(Error error) override;
   uint64_t written() const override;
+  bool one_call() const override;
 
   void advance();
   void issue(unsigned call);

@@ -22,7 +22,7 @@ inline constexpr size_t kShortcuts = 48;  // of one connection at a time
 // piece of the file, of no more bytes than this (those who write more are served by chunks, and
 // have nothing in common).
 inline constexpr uint32_t kInCommon = 1 << 16;  // added to the number of such a shortcut
-inline constexpr uint64_t kMostInCommon = 32 << 10;
+inline constexpr uint64_t kMostInCommon = 128 << 10;
 
 class ShortcutWord {
  public:
