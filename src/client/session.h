@@ -233,7 +233,7 @@ class Session final : private Link::User {
   std::vector<uint16_t> free_slots_;
   std::deque<FlightRef> queue_;
   std::vector<FlightRef> written_;  // here, and about to be completed
-  std::vector<uint64_t> lanes_;  // the last sequence of each (core/op.h, Once)
+  std::vector<uint64_t> lanes_;     // the last sequence of each (core/op.h, Once)
   std::vector<uint16_t> free_lanes_;
   bool in_parts_ = false;    // a request that was cut is in a slot
   bool delivering_ = false;  // frames: what is submitted meanwhile may wait for more

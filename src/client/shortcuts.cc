@@ -258,8 +258,7 @@ std::optional<Result<Reply>> Shortcuts::use(const PathRef& path, const Request& 
 }
 
 void Shortcuts::sending(const Request& r) {
-  if (paths_.load() == 0 ||
-      (!is_transfer(r.op) && r.op != Op::resize && r.op != Op::fallocate)) {
+  if (paths_.load() == 0 || (!is_transfer(r.op) && r.op != Op::resize && r.op != Op::fallocate)) {
     return;
   }
   give_back(r.handle, coarse_now() + kFirstPause, is_whole(r));
@@ -478,8 +477,8 @@ Result<uint64_t> Shortcuts::write_whole(const Request& r, const Path& path) {
     memory[static_cast<size_t>(count++)] = {r.memory.at(piece.offset), piece.length.value};
   }
   const uint64_t total = r.file.total().value;
-  const ssize_t n = ::pwritev(path.fd(), memory.data(), count,
-                              static_cast<off_t>(r.file.bounds().offset.value));
+  const ssize_t n =
+      ::pwritev(path.fd(), memory.data(), count, static_cast<off_t>(r.file.bounds().offset.value));
   if (n < 0) return Error(errno);
   if (static_cast<uint64_t>(n) != total) return Error(ENOTCONN);
   return total;

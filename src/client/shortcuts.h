@@ -14,12 +14,13 @@
 // Invariants:
 //  1. Bytes move only between ShortcutWord::enter() and leave(), so the server knows.
 //  2. Of a file that others have in common, only pieces are written that the file system writes as
-//     a whole. Of the threads of this process that are in, none writes what another one reads or writes
-//     (Turns): a request is not torn, whatever its size.
+//     a whole. Of the threads of this process that are in, none writes what another one reads or
+//     writes (Turns): a request is not torn, whatever its size.
 //  3. Nobody enters whose connection is gone. A client that does nothing but this hears nothing of
 //     its server: so it looks now and then (kLookEvery), within a long request too. A server that
 //     crashed is noticed within that time.
-//  4. Before each request, the descriptor is looked at, by a random place where it stands: a program
+//  4. Before each request, the descriptor is looked at, by a random place where it stands: a
+//  program
 //     may have closed it with others that it does not know, and opened something else by its
 //     number.
 //
@@ -69,13 +70,13 @@ class Shortcuts {
   // Something is about to be left to be sent, which nobody waits for.
   void submitting() { ++submits_; }
   void sending(const Request& request);  // after all
-  // Of what is in line to be sent, on the loop. `apart`: others wait that are elsewhere in the file.
-  // If it is had in common, the server makes more of them.
+  // Of what is in line to be sent, on the loop. `apart`: others wait that are elsewhere in the
+  // file. If it is had in common, the server makes more of them.
   static bool may_write_here(const Request& request);
   bool has(const Request& request, bool apart);
   std::optional<Result<Reply>> write_here(const Request& request, bool apart);
   void ask_later(const Request& request);  // if it is worth it: it was submitted, and will be sent
-  void give_back();  // all of them
+  void give_back();                        // all of them
   // In a forked child, instead of the end: the descriptors are copies of its parent's.
   void abandon();
 

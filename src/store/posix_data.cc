@@ -166,7 +166,8 @@ Result<void> Operations::admits(const Request& r) const {
 Result<Store::LocalFile> Operations::local_file(const Request& r) {
   if (auto served = identity_.serves(*r.caller); !served) return served.error();
   if (!local_) return Error(EOPNOTSUPP, "not a local file system");
-  if (is_direct(r.handle)) return Error(EOPNOTSUPP, "the file is read and written around the page cache");
+  if (is_direct(r.handle))
+    return Error(EOPNOTSUPP, "the file is read and written around the page cache");
   Result<At> found = at(r.handle);
   if (!found) return std::move(found).error();
   Result<Io> io = use_right(*found, r, r.op == Op::read ? Access::read : Access::write);

@@ -111,8 +111,8 @@ class Store {
     return Error(EOPNOTSUPP, "the store keeps no files of this machine");
   }
 
-  // Is a write to the file, in one piece, of a few KiB and not acknowledged early, one call of a file
-  // system that does it as a whole, whoever else writes?
+  // Is a write to the file, in one piece, of a few KiB and not acknowledged early, one call of a
+  // file system that does it as a whole, whoever else writes?
   virtual bool writes_whole(const Handle&) const { return false; }
 
   // Leases. Beside what a holder is told, a lease is good only before leases_until(), on the clock

@@ -57,7 +57,8 @@ TEST_F(InCommon, NobodyIsTorn) {
       std::mt19937_64 random(seed);
       while (rounds < 40) {
         const uint64_t first = random() % kRecords;
-        const uint64_t count = 1 + random() % std::min<uint64_t>(random() % 4 ? 3 : 20, kRecords - first);
+        const uint64_t count =
+            1 + random() % std::min<uint64_t>(random() % 4 ? 3 : 20, kRecords - first);
         const std::string bytes(count * kRecord, static_cast<char>('a' + random() % 26));
         failed += !files[c]->write(first * kRecord, bytes);
       }

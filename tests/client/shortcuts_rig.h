@@ -1,5 +1,5 @@
-// What the tests of shortcuts (client/shortcuts.h, server/shortcuts.h) run on: a server of a folder,
-// and files as clients have them open.
+// What the tests of shortcuts (client/shortcuts.h, server/shortcuts.h) run on: a server of a
+// folder, and files as clients have them open.
 #pragma once
 
 #include <fmt/format.h>
@@ -79,7 +79,8 @@ class Opened {
   void take(std::string bytes = {}) {
     if (bytes.empty()) bytes = read(0, 128_KiB);
     const uint64_t before = itself();
-    for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30); itself() == before;) {
+    for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+         itself() == before;) {
       ASSERT_LT(std::chrono::steady_clock::now(), end) << "no shortcut was given";
       ASSERT_TRUE(write(0, bytes.empty() ? std::string("x") : bytes));
     }
