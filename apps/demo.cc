@@ -207,15 +207,20 @@ class Demo {
     if (!status || (*status)["exports"].array().empty()) return;
     const Json& e = (*status)["exports"].array().front();
     const Json& pool = e["pool"];
+    const Json& lent = e["shortcuts"]["use"];
     fmt::print(
         "3. What the server saw: {} writes and {} reads, {} in and {} out, {} failed.\n"
-        "   It moved all of it through {} of buffers. The direct numbers are those of this "
-        "machine's\n"
-        "   page cache: there is no network and no parallel file system here to relieve.\n",
+        "   It moved all of it through {} of buffers. Files are also lent, for a while, to "
+        "processes\n"
+        "   of its own node: {} writes and {} reads they did themselves. The direct numbers are "
+        "those\n"
+        "   of this machine's page cache: there is no network and no parallel file system here to\n"
+        "   relieve.\n",
         e["ops"]["write"].integer(), e["ops"]["read"].integer(),
         about_size(static_cast<uint64_t>(e["bytes_in"].integer())),
         about_size(static_cast<uint64_t>(e["bytes_out"].integer())), e["errors"].integer(),
-        about_size(static_cast<uint64_t>(pool["buffer"].integer() * pool["buffers"].integer())));
+        about_size(static_cast<uint64_t>(pool["buffer"].integer() * pool["buffers"].integer())),
+        lent["writes"].integer(), lent["reads"].integer());
   }
 
   Cli& cli_;

@@ -22,7 +22,8 @@ bool remembered(Op op) {
 
 // "It is not there" is the answer that many a lookup is made for.
 bool is_failure(Op op, const Error& error) {
-  return !(op == Op::lookup && error.code() == ENOENT);
+  return !(op == Op::lookup && error.code() == ENOENT) &&
+         !(op == Op::shortcut && (error.code() == EAGAIN || error.code() == EOPNOTSUPP));
 }
 
 // Will the session hold one more right if it succeeds?
