@@ -61,6 +61,7 @@ Driver::Driver(const RemoteOptions& options, const RemoteRuntime& runtime, bool 
 }
 
 Driver::~Driver() {
+  leaving_ = true;
   if (shortcuts_) shortcuts_->give_back();
   Waiter waiter;
   run(waiter, [&] { session_->when_idle([&] { finish(waiter); }); });
@@ -131,7 +132,9 @@ Shortcuts::Answer Driver::ask_shortcut(Request&& request) {
 void Driver::ask_shortcut_later(Request&& request, Shortcuts::Parts::Answered answered) {
   loop_.post([this, request = std::move(request), answered = std::move(answered)]() mutable {
     const Handle file = request.handle;
-    if (!session_->region() || session_->lacks(file)) return answered({Error(EAGAIN), nullptr, 0});
+    if (leaving_ || !session_->region() || session_->lacks(file)) {
+      return answered({Error(EAGAIN), nullptr, 0});
+    }
     session_->submit(
         std::move(request),
         [this, file, answered = std::move(answered)](Result<Reply>&& result) mutable {

@@ -95,6 +95,7 @@ class Driver {
   std::unique_ptr<Session> session_;
   std::unique_ptr<Shortcuts> shortcuts_;  // null: a simulation, or for other clients
   std::atomic<uint64_t> submitted_{0};    // and not completed; counted for the shortcuts
+  std::atomic<bool> leaving_{false};      // nothing more is asked
 
   // The leader's.
   Waiter* leading_for_ = nullptr;
