@@ -232,7 +232,7 @@ std::optional<Result<Reply>> Shortcuts::call(const Request& r) {
   }
   const Found found = find(r);
   const PathRef path = found.ask ? ask(r) : found.path;
-  return path ? use(path, r) : std::nullopt;
+  return path && path->takes(r) ? use(path, r) : std::nullopt;
 }
 
 std::optional<Result<Reply>> Shortcuts::use(const PathRef& path, const Request& r) {
@@ -470,6 +470,7 @@ bool Shortcuts::alive(const Path& path) {
 
 // What is only begun is begun again by the server.
 Result<uint64_t> Shortcuts::write_whole(const Request& r, const Path& path) {
+  FOREBAY_ASSERT(is_whole(r));
   std::array<iovec, kMostMemory> memory;
   int count = 0;
   for (ExtentCursor at(r.memory.shape); !at.done(); at.advance(at.current().length)) {

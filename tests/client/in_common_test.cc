@@ -126,6 +126,38 @@ TEST_F(InCommon, EachHasItsOrder) {
   EXPECT_EQ(content(path("f")), oracles[0] + oracles[1] + oracles[2]);
 }
 
+// What is in several pieces, of the file or of memory, is nobody's to write in common: also for one
+// who asks for it with such a request.
+TEST_F(InCommon, BesideOneWhoWritesLists) {
+  const auto a = server_.connect().value(), b = server_.connect().value();
+  Opened first(*a, "f"), second(*b, "f");
+  share(first, second);
+  std::atomic<bool> over{false};
+  std::thread other([&] {
+    while (!over) EXPECT_TRUE(first.write(0, std::string(4096, '0')));
+  });
+  for (int round = 0; round < 8; ++round) {
+    const auto c = server_.connect().value();
+    Opened lists(*c, "f");
+    std::string oracle(6000, 'o');
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(lists.write(8192, oracle));
+    std::string bytes = random_bytes(random_, 3000);
+    Request r = lists.transfer(Op::write, 8192, bytes);
+    if (round % 2) {
+      r.file = Extents::make({{Offset(8192), Length(1000)}}, {{3, 2000}}).value();
+      for (size_t k = 0; k < 3; ++k) oracle.replace(2000 * k, 1000, bytes, 1000 * k, 1000);
+    } else {
+      r.memory.shape = Extents::make({{Offset(0), Length(10)}}, {{300, 10}}).value();
+      oracle.replace(0, 3000, bytes);
+    }
+    ASSERT_TRUE(c->call(std::move(r)));
+    EXPECT_EQ(content(path("f")).substr(8192), oracle);
+    std::this_thread::sleep_for(300ms);  // until that is forgotten
+  }
+  over = true;
+  other.join();
+}
+
 // What is acknowledged from memory must not come over what was written after it.
 TEST_F(InCommon, BesideOneWhoseWritesAreAcknowledgedEarly) {
   const auto a = server_.connect().value(), b = server_.connect().value(),
