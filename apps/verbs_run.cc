@@ -2,6 +2,8 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <filesystem>
 
@@ -67,10 +69,19 @@ Result<std::string> libraries(const RunOptions& options, const Config& config) {
   return all.empty() ? *library : *library + ":" + all;
 }
 
-std::vector<std::string> variables(const RunOptions& options, const Config& config) {
+// What the job would not find out by itself: what the command line says, and the file that it
+// names.
+std::vector<std::string> variables(const RunOptions& options, Config config) {
   std::vector<std::string> all = server_variables(config, options.local);
-  if (!config.client.preload.empty())
-    all.push_back(fmt::format("FOREBAY_CLIENT_PRELOAD={}", fmt::join(config.client.preload, ",")));
+  Config found = load_config(ConfigSources::of_process()).value_or(Config());
+  const std::vector<Key> wanted = describe(config.client), known = describe(found.client);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const std::string value = value_text(wanted[i]);
+    if (wanted[i].name == "server" || value == value_text(known[i])) continue;
+    std::string name(wanted[i].name);
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
+    all.push_back(fmt::format("FOREBAY_CLIENT_{}={}", name, value));
+  }
   if (!options.report.empty()) all.push_back("FOREBAY_REPORT=" + options.report);
   return all;
 }

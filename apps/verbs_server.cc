@@ -197,8 +197,9 @@ void show_shortcuts(const Json& exported) {
   const Json& s = exported["shortcuts"];
   if (s["granted"].integer() == 0) return;
   fmt::print(
-      "{}: shortcuts: {} files are lent to clients on this node; {} times in all, {} wanted "
-      "back\n",
+      "{}: shortcuts: lent to clients on this node, which then read and write themselves: {} now, "
+      "{} "
+      "in all, {} wanted back\n",
       exported["name"].text(), s["out"].integer(), s["granted"].integer(),
       s["wanted_back"].integer());
 }
@@ -258,7 +259,11 @@ void show_sessions(const Json& status) {
   if (rows.size() == 1)
     fmt::print("\nNo clients.\n");
   else
-    fmt::print("\n{}", columns(rows, "<<<<<>>>>>>>"));
+    fmt::print(
+        "\n{}REQUESTS and their LATENCY are the server's; ITSELF: what the client did by "
+        "shortcuts, "
+        "which WRITTEN and READ include.\n",
+        columns(rows, "<<<<<>>>>>>>"));
 }
 
 void show_status(const Json& status, const std::string& addresses) {

@@ -183,6 +183,21 @@ class Refusals(rig.PreloadCase):
         done = self.served("/bin/bash", "-c", f"echo x > {self.view}/f; cat {self.view}/f", env=env)
         self.assertEqual(done.stdout, b"x\n", done)
 
+    def test_the_command_lines_settings(self):
+        config = self.path("other.toml")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write('[client]\nretry_for = "7s"\n')
+        env = dict(self.env, FOREBAY_CLIENT_JOB="environment")
+        done = subprocess.run(
+            [rig.FOREBAY, "--config", config, "--job", "line", "--set", "client.export=data", "run",
+             "--", "/usr/bin/env"], env=env, capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        seen = dict(one.split("=", 1) for one in done.stdout.splitlines() if "=" in one)
+        handed_on = {name: seen.get(f"FOREBAY_CLIENT_{name}")
+                     for name in ("JOB", "EXPORT", "RETRY_FOR", "CONNECT_TIMEOUT")}
+        self.assertEqual(handed_on, {"JOB": "line", "EXPORT": "data", "RETRY_FOR": "7s",
+                                     "CONNECT_TIMEOUT": None})
+
     def test_report(self):
         report = self.path("report")
         done = self.served("/bin/bash", "-c", f"echo hello > {self.view}/f; exec cat {self.view}/f 2>&-",
