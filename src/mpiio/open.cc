@@ -55,17 +55,17 @@ struct Announcement {
 };
 
 // What each rank says when it comes to the Lobby.
-struct Coming {
+struct Arriving {
   int code, amode;
   bool has_kept;  // what is in it; or else a file of this rank that is open has
 };
 
 struct Company {
-  explicit Company(std::span<const Coming> all)
-      : worst(std::ranges::max(all, {}, &Coming::code).code),
-        same_modes(std::ranges::adjacent_find(all, std::ranges::not_equal_to(), &Coming::amode) ==
+  explicit Company(std::span<const Arriving> all)
+      : worst(std::ranges::max(all, {}, &Arriving::code).code),
+        same_modes(std::ranges::adjacent_find(all, std::ranges::not_equal_to(), &Arriving::amode) ==
                    all.end()),
-        have_kept(std::ranges::all_of(all, &Coming::has_kept)) {}
+        have_kept(std::ranges::all_of(all, &Arriving::has_kept)) {}
   bool can_begin() const { return worst == MPI_SUCCESS && same_modes && have_kept; }
 
   const int worst;
@@ -142,8 +142,8 @@ class Opening {
   Fault begin_in_lobby(const Fault& mine) {
     take_kept();
     if (file_->ranks == 1 && !file_->lobby) return begin(mine);
-    const Coming own{mine.code, file_->amode, file_->lobby != nullptr};
-    std::vector<Coming> all(static_cast<size_t>(file_->ranks));
+    const Arriving own{mine.code, file_->amode, file_->lobby != nullptr};
+    std::vector<Arriving> all(static_cast<size_t>(file_->ranks));
     Fault of_first;
     const Announcement news = lobby_->entrance().gather_at_first(
         &own, sizeof own, all.data(),
