@@ -198,8 +198,7 @@ void show_shortcuts(const Json& exported) {
   if (s["granted"].integer() == 0) return;
   fmt::print(
       "{}: shortcuts: lent to clients on this node, which then read and write themselves: {} now, "
-      "{} "
-      "in all, {} wanted back\n",
+      "{} in all, {} wanted back\n",
       exported["name"].text(), s["out"].integer(), s["granted"].integer(),
       s["wanted_back"].integer());
 }
@@ -261,7 +260,7 @@ void show_sessions(const Json& status) {
   else
     fmt::print(
         "\n{}REQUESTS and their LATENCY are the server's; ITSELF: what the client did by "
-        "shortcuts, "
+        "shortcuts,\n"
         "which WRITTEN and READ include.\n",
         columns(rows, "<<<<<>>>>>>>"));
 }
