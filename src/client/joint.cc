@@ -22,8 +22,9 @@ bool continues(const Request& before, const Request& r) {
 
 }  // namespace
 
-// How many flights, from the front of the queue, make one joint; in a box: one that is in one
-// piece.
+// How many flights, from the front of the queue, make one joint. On the server's node one that is in
+// one piece: for a box, and because others may have the file in common (shortcuts.h), which a list
+// would end.
 size_t Session::joinable(bool in_box) const {
   const Flight& first = *queue_.front();
   if (first.alone || first.cancelled || first.parts || !small_write(first.message.request))
@@ -37,7 +38,7 @@ size_t Session::joinable(bool in_box) const {
     const Flight& next = *queue_[n];
     const Request& r = next.message.request;
     if (!joins(first, next) || must_wait(r)) break;
-    if (in_box && !continues(queue_[n - 1]->message.request, r)) break;
+    if ((in_box || region_) && !continues(queue_[n - 1]->message.request, r)) break;
     bytes += r.file.total().value;
     blocks += r.file.blocks().size();
     if (bytes > most) break;

@@ -176,8 +176,7 @@ void Session::pump() {
 bool Session::waits_for_shortcut() const {
   const Request& r = queue_.front()->message.request;
   if (!shortcuts_ || boxed_ == 0 || !Shortcuts::may_write_here(r)) return false;
-  const bool apart = queue_.size() > 1 && joinable(true) == 1;
-  if (!shortcuts_->has(r, apart)) return false;
+  if (!shortcuts_->has(r)) return false;
   bool any = false;
   for (const Slot& slot : slots_) {
     if (!slot.flight || slot.flight->message.request.handle != r.handle) continue;
@@ -199,10 +198,7 @@ bool Session::written_here(FlightRef& flight) {
   };
   r.caller = flight->caller;
   std::optional<Result<Reply>> result;
-  if (std::ranges::none_of(slots_, of_file)) {
-    const bool apart = flight->members.empty() && !queue_.empty();
-    result = shortcuts_->write_here(r, apart);
-  }
+  if (std::ranges::none_of(slots_, of_file)) result = shortcuts_->write_here(r);
   if (!result) {
     if (flight->background || !flight->members.empty()) shortcuts_->ask_later(r);
     return false;

@@ -271,25 +271,25 @@ bool Shortcuts::may_write_here(const Request& r) {
 }
 
 // With the lock held.
-Shortcuts::PathRef Shortcuts::path_for(const Request& r, bool apart) {
+Shortcuts::PathRef Shortcuts::path_for(const Request& r) {
   const auto found = rights_.find(r.right.bytes);
   if (found == rights_.end()) return nullptr;
   const PathRef& path = found->second.path;
-  return path && path->takes(r) && !(apart && path->common) ? path : nullptr;
+  return path && path->takes(r) ? path : nullptr;
 }
 
-bool Shortcuts::has(const Request& r, bool apart) {
+bool Shortcuts::has(const Request& r) {
   if (paths_.load() == 0) return false;
   std::lock_guard lock(mutex_);
-  return path_for(r, apart) != nullptr;
+  return path_for(r) != nullptr;
 }
 
-std::optional<Result<Reply>> Shortcuts::write_here(const Request& r, bool apart) {
+std::optional<Result<Reply>> Shortcuts::write_here(const Request& r) {
   if (paths_.load() == 0 || !r.caller || !r.caller->same_identity(*self_)) return std::nullopt;
   PathRef path;
   {
     std::lock_guard lock(mutex_);
-    path = path_for(r, apart);
+    path = path_for(r);
   }
   return path ? use(path, r) : std::nullopt;
 }

@@ -70,11 +70,10 @@ class Shortcuts {
   // Something is about to be left to be sent, which nobody waits for.
   void submitting() { ++submits_; }
   void sending(const Request& request);  // after all
-  // Of what is in line to be sent, on the loop. `apart`: others wait that are elsewhere in the
-  // file. If it is had in common, the server makes more of them.
+  // Of what is in line to be sent, on the loop.
   static bool may_write_here(const Request& request);
-  bool has(const Request& request, bool apart);
-  std::optional<Result<Reply>> write_here(const Request& request, bool apart);
+  bool has(const Request& request);
+  std::optional<Result<Reply>> write_here(const Request& request);
   void ask_later(const Request& request);  // if it is worth it: it was submitted, and will be sent
   void give_back();                        // all of them
   // In a forked child, instead of the end: the descriptors are copies of its parent's.
@@ -118,7 +117,7 @@ class Shortcuts {
     bool ask = false;
   };
   Found find(const Request& request);
-  PathRef path_for(const Request& request, bool apart);
+  PathRef path_for(const Request& request);
   static Request question_for(const Request& request);
   PathRef ask(const Request& request);
   PathRef install(const Request& question, const Answer& answer, std::optional<uint64_t> submits);

@@ -32,12 +32,15 @@ class BehindStore::State : public std::enable_shared_from_this<State> {
   // Is it a write that is to be acknowledged early, if it can be? And was there ever one?
   bool early(const Request& request, const Origin& origin) const;
   bool used() const { return used_; }
-  bool always_early() const { return options_.when == When::always; }
+  bool keeps_all(const Handle& file, bool near) const {
+    return options_.when == When::always && gains(file, near);
+  }
   bool has_room(uint64_t bytes) const {  // and as much again for those who are behind
     return budget_.used() + bytes <= budget_.limit() / 2;
   }
 
  private:
+  bool gains(const Handle& file, bool near) const { return !near || !inner_.writes_whole(file); }
   enum class Used : uint8_t { little, half, most };  // of the budget
   // Told that what it waited for is settled (written or lost), or why it never will be.
   using Go = Callback<void(std::optional<Error> why)>;

@@ -109,7 +109,8 @@ bool BehindStore::State::early(const Request& r, const Origin& origin) const {
     return false;
   }
   return (options_.when == When::always || (r.flags & kFlagBehind) != 0) && origin.loop &&
-         r.caller && !r.file.empty() && r.memory.shape.total() == r.file.total();
+         r.caller && !r.file.empty() && r.memory.shape.total() == r.file.total() &&
+         gains(r.handle, origin.near);
 }
 
 void BehindStore::State::write(Request&& r, Completion&& done, Origin origin) {
@@ -482,8 +483,8 @@ void BehindStore::untold(const Handle& handle) {
 bool BehindStore::all_told() const {
   return state_->all_told();
 }
-bool BehindStore::always_early() const {
-  return state_->always_early();
+bool BehindStore::keeps_all(const Handle& file, bool near) const {
+  return state_->keeps_all(file, near);
 }
 bool BehindStore::has_room(uint64_t bytes) const {
   return state_->has_room(bytes);

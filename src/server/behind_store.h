@@ -5,7 +5,8 @@
 // completed, so no two requests in here overlap, except with what was acknowledged before.
 //
 // Off unless the export says so or the client asks for it (WriteBehindOptions, kFlagBehind,
-// kFlagStable). Then a file has dirty pieces; when they are too old, or in somebody's way, a round
+// kFlagStable); and not for clients on this node where the file system is local, whose page cache
+// does the same for less, and does not lose it with the server. Otherwise a file has dirty pieces; when they are too old, or in somebody's way, a round
 // begins: all of them go out as long sorted lists, one round of a file at a time. When memory is
 // short, long runs go first: clients that write in strides drift apart, and the neighbours of the
 // rest are still to come from those behind. (Who is ahead waits then, small_writes.h.)
@@ -81,7 +82,8 @@ class BehindStore final : public Decorator {
   bool all_told() const;
 
   bool used() const;                    // has anybody asked for it?
-  bool always_early() const;            // nobody has to
+  // All writes to this file, of clients on this node or others, whatever they ask for?
+  bool keeps_all(const Handle& file, bool near) const;
   bool has_room(uint64_t bytes) const;  // just now
   BehindStatus status() const;
   SchedulerStatus scheduler() const { return scheduled_.status(); }

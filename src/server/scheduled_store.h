@@ -60,6 +60,9 @@ class ScheduledStore final : public Decorator {
     // Of a request that is made of several (small_writes.h): who sent each, and then `client` is 0.
     // Valid during submit() only.
     std::span<const uint64_t> clients = {};
+    // Its client is on this node: what the file system keeps in memory is as near to it as what we
+    // would keep.
+    bool near = false;
     size_t requests() const { return clients.empty() ? 1 : clients.size(); }
   };
   void submit(Request&& request, Completion&& done, Origin origin);

@@ -446,27 +446,27 @@ Memory Session::sink(uint32_t payload) {
 }
 
 void Session::submit(Request&& request, Completion&& done) {
-  const ScheduledStore::Origin origin{&loop(), writer()};
+  const ScheduledStore::Origin from = origin();
   if (!exported().relay || parts_.relayed) {
-    return exported().store().submit(std::move(request), std::move(done), origin);
+    return exported().store().submit(std::move(request), std::move(done), from);
   }
-  exported().relay->submit(std::move(request), std::move(done), origin);
+  exported().relay->submit(std::move(request), std::move(done), from);
 }
 
 void Session::look(Request&& request, Completion&& done) {
-  exported().store().submit(std::move(request), std::move(done), {&loop(), writer()});
+  exported().store().submit(std::move(request), std::move(done), origin());
 }
 
 void Session::submit_at(const std::string& server, Request&& request, Completion&& done) {
-  exported().relay->submit_at(server, std::move(request), std::move(done), {&loop(), writer()});
+  exported().relay->submit_at(server, std::move(request), std::move(done), origin());
 }
 
 void Session::settle(Request&& close, Completion&& done) {
-  const ScheduledStore::Origin origin{&loop(), writer()};
+  const ScheduledStore::Origin from = origin();
   if (!exported().relay || parts_.relayed) {
-    return exported().store().settle(std::move(close), std::move(done), origin);
+    return exported().store().settle(std::move(close), std::move(done), from);
   }
-  exported().relay->settle(std::move(close), std::move(done), origin);
+  exported().relay->settle(std::move(close), std::move(done), from);
 }
 
 // ---- Leases ----

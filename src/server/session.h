@@ -86,6 +86,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   // As the one whose writes may be lost (BehindStore). Nobody can tell which of another server's
   // clients is to be told: they all learn it from the file's verifier, as if they were gone.
   uint64_t writer() const { return parts_.relayed ? 0 : id(); }
+  bool near() const { return region_ != nullptr; }  // on this node
+  ScheduledStore::Origin origin() const { return {&loop(), writer(), {}, near()}; }
   // A request goes to where its file lives; one that was relayed has arrived.
   void submit(Request&& request, Completion&& done);
   void settle(Request&& close, Completion&& done);

@@ -134,6 +134,7 @@ void Session::begin_small(SmallWriteRef w) {
   arm_sweep();
   w->arrived = loop().now();
   w->session = shared_from_this();
+  w->near = near();
   exported().state().writes_to(w->held->holder.handle, w->file.bounds().end().value);
   exported().small_writes.add(std::move(w));
 }

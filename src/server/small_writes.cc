@@ -204,6 +204,7 @@ void SmallWrites::post_turn(Loop& loop) {
 void SmallWrites::turn(Loop& here) {
   std::vector<std::shared_ptr<Queue>> mine;
   Batches batches;
+  const auto is_kept = [this](const SmallWriteRef& w) { return kept(w); };
   {
     std::lock_guard lock(mutex_);
     turn_posted_ = false;
@@ -214,7 +215,7 @@ void SmallWrites::turn(Loop& here) {
       queue->busy = true;
       if (queue->overlaps) {
         all_in_order(*queue, batches);
-      } else if (exported_.store().always_early() && exported_.store().has_room(queue->bytes())) {
+      } else if (std::ranges::any_of(queue->writes, is_kept) && exported_.store().has_room(queue->bytes())) {
         all_at_once(*queue, batches);
       } else {
         low_runs(*queue, batches);
@@ -396,17 +397,24 @@ void SmallWrites::all_in_order(Queue& queue, Batches& out) {
   }
 }
 
-// What is in one piece is written by one call.
-ReservationTable::Mode SmallWrites::mode_of(const SmallWrite& write, const Extents& file) const {
-  const bool whole =
-      file.pieces() == 1 && exported_.store().writes_whole(write.held->holder.handle);
+// Acknowledged when it is in memory.
+bool SmallWrites::kept(const SmallWriteRef& write) const {
+  return exported_.store().keeps_all(write->held->holder.handle, write->near);
+}
+
+// What is in one piece is written by one call; what is kept in memory, by whatever call comes.
+ReservationTable::Mode SmallWrites::mode_of(std::span<const SmallWriteRef> writes,
+                                            const Extents& file) const {
+  const bool whole = file.pieces() == 1 &&
+                     exported_.store().writes_whole(writes.front()->held->holder.handle) &&
+                     std::ranges::none_of(writes, [this](const auto& w) { return kept(w); });
   return whole ? ReservationTable::Mode::whole : ReservationTable::Mode::write;
 }
 
 void SmallWrites::reserve(BatchRef batch, Batches& out) {
   const SmallWrite& first = *batch->writes.front();
   Extents file = file_side(batch->pieces);
-  const ReservationTable::Mode mode = mode_of(first, file);
+  const ReservationTable::Mode mode = mode_of(batch->writes, file);
   const bool free = exported_.reservations.add(
       batch->reservation, exported_.store().identity(first.held->holder.handle), mode,
       std::move(file), first.session->loop(), [] {});
@@ -424,7 +432,7 @@ void SmallWrites::reserve_alone(const SmallWriteRef& write, Batches& out) {
   Loop& loop = write->session->loop();
   const bool free = exported_.reservations.add(
       write->reservation, exported_.store().identity(write->held->holder.handle),
-      mode_of(*write, write->file), write->file, loop,
+      mode_of({&write, 1}, write->file), write->file, loop,
       [held = exported_.shared_from_this(), batch, &loop] {
         held->small_writes.submit_waited(batch, loop);
       });
@@ -450,11 +458,15 @@ void SmallWrites::submit_waited(const BatchRef& batch, Loop& here) {
 void SmallWrites::submit(const BatchRef& batch, Loop& here) {
   std::vector<uint64_t> clients;
   clients.reserve(batch->writes.size());
-  for (const SmallWriteRef& w : batch->writes) clients.push_back(w->session->writer());
+  bool near = true;
+  for (const SmallWriteRef& w : batch->writes) {
+    clients.push_back(w->session->writer());
+    near = near && w->near;
+  }
   auto ends = [held = exported_.shared_from_this(), batch](Result<Reply>&& result) {
     held->small_writes.ended(batch, std::move(result));
   };
-  exported_.store().submit(batch->request(), std::move(ends), {&here, 0, clients});
+  exported_.store().submit(batch->request(), std::move(ends), {&here, 0, clients, near});
 }
 
 void SmallWrites::ended(const BatchRef& batch, Result<Reply>&& result) {

@@ -91,6 +91,7 @@ struct SmallWrite {
   Time arrived;
   bool spoken = true;  // as Flight::spoken
   bool told = false;   // those who hold leases of its file
+  bool near = false;   // its client is on this node
   bool boxed = false;  // it came in a box (transport/shared_box.h), and its answer goes there
 
   // Under the lock of SmallWrites.
@@ -137,7 +138,8 @@ class SmallWrites {
   void long_runs(Queue& queue, Batches& out);
   void all_at_once(Queue& queue, Batches& out);
   void all_in_order(Queue& queue, Batches& out);
-  ReservationTable::Mode mode_of(const SmallWrite& write, const Extents& file) const;
+  bool kept(const SmallWriteRef& write) const;
+  ReservationTable::Mode mode_of(std::span<const SmallWriteRef> writes, const Extents& file) const;
   void reserve(BatchRef batch, Batches& out);
   void reserve_alone(const SmallWriteRef& write, Batches& out);
   void submit_waited(const BatchRef& batch, Loop& here);
