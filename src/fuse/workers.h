@@ -3,7 +3,8 @@
 // from being read.
 //
 // Few wait for the kernel (kReaders): it wakes them in turn, and each has megabytes of memory that
-// should be warm. Others rest here, because a thread and its memory are dear to make; more than
+// should be warm. With two, the one that has just answered is not back when the next request comes,
+// and a third is woken here for nothing each time. Others rest here, because a thread and its memory are dear to make; more than
 // kResting end.
 #pragma once
 
@@ -26,7 +27,7 @@ class Workers {
   void start();
 
  private:
-  static constexpr unsigned kMost = 256, kReaders = 2, kResting = 16;
+  static constexpr unsigned kMost = 256, kReaders = 3, kResting = 16;
   void work();
   void serve();
   bool wait_for_turn();  // to read; false: it is over, or there are enough of us
