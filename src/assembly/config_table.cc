@@ -131,7 +131,8 @@ std::vector<Key> describe(ExportConfig& c) {
        "false|hint|true"},
       {"write_behind", &c.write_behind,
        "which writes are acknowledged when they are in the server's memory and written later, "
-       "merged: none (`off`), those of clients that ask for it (`hint`), or all (`on`); commit and "
+       "merged: none (`off`), those of clients that ask for it (`hint`), or all (`on`), but for "
+       "clients on this node where the file system is local, whose page cache does it; commit and "
        "close wait for them, and report what could not be written",
        "off|hint|on"},
       {"write_behind_memory",

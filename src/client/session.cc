@@ -198,7 +198,10 @@ bool Session::written_here(FlightRef& flight) {
   };
   r.caller = flight->caller;
   std::optional<Result<Reply>> result;
-  if (std::ranges::none_of(slots_, of_file)) result = shortcuts_->write_here(r);
+  // Two handles may be of one file: nothing that was sent before may come after it.
+  if (std::ranges::none_of(slots_, of_file) && !meets(r, false)) {
+    result = shortcuts_->write_here(r);
+  }
   if (!result) {
     if (flight->background || !flight->members.empty()) shortcuts_->ask_later(r);
     return false;

@@ -104,24 +104,31 @@ class Shortcuts::Turns {
  public:
   class Turn {
    public:
-    Turn(Turns& turns, Extent bytes, bool write)
-        : turns_(turns), place_(turns_.begin({bytes, write})) {}
-    ~Turn() { turns_.end(place_); }
+    Turn(Turns& turns, Extent bytes, bool write, Wait wait)
+        : turns_(turns), place_(turns_.begin({bytes, write}, wait)) {}
+    ~Turn() {
+      if (place_) turns_.end(*place_);
+    }
     Turn(const Turn&) = delete;
+    bool mine() const { return place_.has_value(); }
 
    private:
     Turns& turns_;
-    const Place place_;
+    const std::optional<Place> place_;
   };
 
  private:
   // Those who came before, waiting or not, go first.
-  Place begin(At at) {
+  std::optional<Place> begin(At at, Wait wait) {
     std::unique_lock lock(mutex_);
     const Place mine = at_.insert(at_.end(), at);
     const auto free = [&] {
       return std::none_of(at_.begin(), mine, [&](const At& other) { return at.conflicts(other); });
     };
+    if (wait == Wait::no && !free()) {
+      at_.erase(mine);
+      return std::nullopt;
+    }
     while (!free()) {
       ++waiting_;
       changed_.wait(lock);
@@ -201,6 +208,14 @@ void Shortcuts::give_back() {
   for (auto& [right, known] : rights_) give_back(known);
 }
 
+// Its descriptor is closed without the lock: the last one of a removed file may take long.
+void Shortcuts::forget(const Right& right) {
+  decltype(rights_)::node_type gone;
+  std::lock_guard lock(mutex_);
+  gone = rights_.extract(right.bytes);
+  if (gone) give_back(gone.mapped());
+}
+
 void Shortcuts::abandon() {
   for (Descriptor& d : descriptors_) {
     const int fd = d.fd.exchange(-1);
@@ -210,11 +225,7 @@ void Shortcuts::abandon() {
 
 std::optional<Result<Reply>> Shortcuts::call(const Request& r) {
   if (r.op == Op::close) {
-    std::lock_guard lock(mutex_);
-    const auto found = rights_.find(r.right.bytes);
-    if (found == rights_.end()) return std::nullopt;
-    give_back(found->second);
-    rights_.erase(found);
+    forget(r.right);
     return std::nullopt;
   }
   // What it would wait for itself.
@@ -232,10 +243,10 @@ std::optional<Result<Reply>> Shortcuts::call(const Request& r) {
   }
   const Found found = find(r);
   const PathRef path = found.ask ? ask(r) : found.path;
-  return path && path->takes(r) ? use(path, r) : std::nullopt;
+  return path && path->takes(r) ? use(path, r, Wait::yes) : std::nullopt;
 }
 
-std::optional<Result<Reply>> Shortcuts::use(const PathRef& path, const Request& r) {
+std::optional<Result<Reply>> Shortcuts::use(const PathRef& path, const Request& r, Wait wait) {
   if (!alive(*path) || !path->word->enter(path->generation)) {
     lost(r, path);
     return std::nullopt;
@@ -246,8 +257,9 @@ std::optional<Result<Reply>> Shortcuts::use(const PathRef& path, const Request& 
   };
   Result<Reply> result = [&] {
     const Inside inside{path->word};
-    return move(r, *path);
+    return move(r, *path, wait);
   }();
+  if (!result && result.error().code() == EAGAIN) return std::nullopt;  // another thread's turn
   // The server is gone, or the descriptor: it is sent, whole.
   if (!result && (result.error().code() == ENOTCONN || result.error().code() == EBADF)) {
     path->give_back();
@@ -258,6 +270,7 @@ std::optional<Result<Reply>> Shortcuts::use(const PathRef& path, const Request& 
 }
 
 void Shortcuts::sending(const Request& r) {
+  if (r.op == Op::close) return forget(r.right);
   if (paths_.load() == 0 || (!is_transfer(r.op) && r.op != Op::resize && r.op != Op::fallocate)) {
     return;
   }
@@ -291,7 +304,7 @@ std::optional<Result<Reply>> Shortcuts::write_here(const Request& r) {
     std::lock_guard lock(mutex_);
     path = path_for(r);
   }
-  return path ? use(path, r) : std::nullopt;
+  return path ? use(path, r, Wait::no) : std::nullopt;
 }
 
 void Shortcuts::ask_later(const Request& r) {
@@ -504,12 +517,12 @@ Result<uint64_t> Shortcuts::move_bytes(const Request& r, Path& path) {
   return at;
 }
 
-Result<Reply> Shortcuts::move(const Request& r, Path& path) {
+Result<Reply> Shortcuts::move(const Request& r, Path& path, Wait wait) {
   const bool write = r.op == Op::write;
   Result<uint64_t> moved = [&] {
     if (path.common) return write_whole(r, path);
-    const Turns::Turn turn(path.turns, r.file.bounds(), write);
-    return move_bytes(r, path);
+    const Turns::Turn turn(path.turns, r.file.bounds(), write, wait);
+    return turn.mine() ? move_bytes(r, path) : Error(EAGAIN);
   }();
   if (!moved) return std::move(moved).error();
   ShortcutTotals& totals = path.region->shortcut_totals();

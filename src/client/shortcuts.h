@@ -121,13 +121,16 @@ class Shortcuts {
   static Request question_for(const Request& request);
   PathRef ask(const Request& request);
   PathRef install(const Request& question, const Answer& answer, std::optional<uint64_t> submits);
-  std::optional<Result<Reply>> use(const PathRef& path, const Request& request);
+  // For a turn of another thread; whoever leads the session does not.
+  enum class Wait : bool { no, yes };
+  std::optional<Result<Reply>> use(const PathRef& path, const Request& request, Wait wait);
   Result<PathRef> open(const Answer& answer, bool writes, std::shared_ptr<OpenFile> before);
   void lost(const Request& request, const PathRef& path);
   bool alive(const Path& path);
   void give_back(Known& known);
+  void forget(const Right& right);
   void give_back(const Handle& file, Time ask_at, bool but_common = false);
-  Result<Reply> move(const Request& request, Path& path);
+  Result<Reply> move(const Request& request, Path& path, Wait wait);
   static Result<uint64_t> write_whole(const Request& request, const Path& path);
   Result<uint64_t> move_bytes(const Request& request, Path& path);
   Descriptor* keep(const OpenFile& opened);

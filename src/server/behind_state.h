@@ -32,6 +32,7 @@ class BehindStore::State : public std::enable_shared_from_this<State> {
   // Is it a write that is to be acknowledged early, if it can be? And was there ever one?
   bool early(const Request& request, const Origin& origin) const;
   bool used() const { return used_; }
+  bool keeps(const Handle& file) const { return busy(file) != nullptr; }
   bool keeps_all(const Handle& file, bool near) const {
     return options_.when == When::always && gains(file, near);
   }

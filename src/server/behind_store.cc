@@ -483,6 +483,9 @@ void BehindStore::untold(const Handle& handle) {
 bool BehindStore::all_told() const {
   return state_->all_told();
 }
+bool BehindStore::keeps(const Handle& file) const {
+  return state_->keeps(file);
+}
 bool BehindStore::keeps_all(const Handle& file, bool near) const {
   return state_->keeps_all(file, near);
 }

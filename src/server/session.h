@@ -86,7 +86,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   // As the one whose writes may be lost (BehindStore). Nobody can tell which of another server's
   // clients is to be told: they all learn it from the file's verifier, as if they were gone.
   uint64_t writer() const { return parts_.relayed ? 0 : id(); }
-  bool near() const { return region_ != nullptr; }  // on this node
+  // On this node: it has shared memory with us, perhaps over another connection.
+  bool near() const { return near_; }
   ScheduledStore::Origin origin() const { return {&loop(), writer(), {}, near()}; }
   // A request goes to where its file lives; one that was relayed has arrived.
   void submit(Request&& request, Completion&& done);
@@ -271,6 +272,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   RelayedLocks relayed_locks_;
 
   std::shared_ptr<SharedRegion> region_;
+  bool near_ = false;
   Shortcuts shortcuts_{*this};
   std::shared_ptr<BufferPool> area_;
   std::unordered_map<uint64_t, Given> given_;  // by the place in the area

@@ -26,6 +26,7 @@ bool Session::attach(std::unique_ptr<Connection>& connection, bool resumed) {
   loop().cancel(std::exchange(grace_timer_, 0));
   connection_ = std::move(connection);
   region_ = connection_->shared();
+  near_ = near_ || region_;
   parts_.info->shares(region_);
   if (region_ && region_->area().size() >= chunk()) {
     // The store lets go of the area before the area itself goes.

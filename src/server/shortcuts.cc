@@ -141,7 +141,7 @@ Result<void> Shortcut::reserve(const Handle& handle) {
   const Mode mode = common_ ? Mode::common : writes_ ? Mode::write : Mode::read;
   if (!hold(mode)) return Error(EAGAIN, "the file is in use");
   ++export_->shortcuts.out_;
-  if (export_->store().used()) return Error(EAGAIN, "writes may wait in memory");
+  if (export_->store().keeps(handle)) return Error(EAGAIN, "writes of others wait in memory");
   if (!writes_) {
     if (export_->leases->writers()) return Error(EAGAIN, "somebody may have a lease to write");
     return {};

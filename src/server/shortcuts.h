@@ -19,7 +19,8 @@
 // write, ends it for all of them.
 //
 // Only where nothing else is to be gained or known of its requests: files of a local file system,
-// which are not around the page cache, not acknowledged early, and not at another server; while
+// which are not around the page cache, not at another server; while nothing of the file waits in
+// memory (behind_store.h; what is acknowledged early from now on takes the file back first),
 // nobody has a lease of the file (lease_table.h) and nobody has appended to it lately, because the
 // place of the next append is kept in memory (shared_state.h). A file that is wanted back is not
 // given again for a while, but in common.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <mutex>
 #include <thread>
 
 #include "shortcuts_rig.h"
@@ -161,7 +162,7 @@ TEST_F(InCommon, BesideOneWhoWritesLists) {
 // What is acknowledged from memory must not come over what was written after it.
 TEST_F(InCommon, BesideOneWhoseWritesAreAcknowledgedEarly) {
   const auto a = server_.connect().value(), b = server_.connect().value(),
-             c = server_.connect().value();
+             c = server_.connect_from_afar().value();
   Opened first(*a, "f"), second(*b, "f"), early(*c, "f");
   const std::string x(4096, 'x'), y(4096, 'y');
   ASSERT_TRUE(early.write(0, x));  // proves its right
@@ -170,6 +171,76 @@ TEST_F(InCommon, BesideOneWhoseWritesAreAcknowledgedEarly) {
   ASSERT_TRUE(first.write(0, y));
   ASSERT_TRUE(c->call(early.request(Op::commit)));
   EXPECT_EQ(content(path("f")), y);
+}
+
+// Writes of other nodes that wait in memory, beside those of this node, on the same records, each of
+// which one client at a time uses.
+class BesideWriteBehind : public ::testing::TestWithParam<When> {
+ protected:
+  static constexpr uint64_t kRecord = 3000, kRecords = 24, kMost = 8;
+  struct Record {
+    std::mutex mutex;
+    char value = '0';
+  };
+  static ExportOptions keeping() {
+    ExportOptions options;
+    options.write_behind.when = GetParam();
+    options.write_behind.age = 20ms;
+    options.write_behind.memory = 256_KiB;
+    return options;
+  }
+  static uint64_t wrong(std::span<const Record> records, const std::string& bytes) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < records.size(); ++i)
+      n += bytes.substr(i * kRecord, kRecord) != std::string(kRecord, records[i].value);
+    return n;
+  }
+
+  void use(bool far, uint64_t seed) {
+    std::mt19937_64 random(seed);
+    const auto store = (far ? server_.connect_from_afar() : server_.connect()).value();
+    Opened file(*store, "f");
+    for (const auto end = std::chrono::steady_clock::now() + 4s;
+         std::chrono::steady_clock::now() < end;) {
+      // Now and then those of this node are among themselves.
+      if (far && random() % 64 == 0) std::this_thread::sleep_for(400ms);
+      const uint64_t first = random() % kRecords,
+                     n = 1 + random() % std::min(kMost, kRecords - first);
+      std::vector<std::unique_lock<std::mutex>> locks;
+      for (uint64_t i = 0; i < n; ++i) locks.emplace_back(records_[first + i].mutex);
+      const auto records = std::span(records_).subspan(first, n);
+      if (random() % 64 == 0) {
+        wrong_ += wrong(records, file.read(first * kRecord, n * kRecord));
+        continue;
+      }
+      const char value = static_cast<char>('a' + random() % 26);
+      for (Record& record : records) record.value = value;
+      failed_ += !file.write(first * kRecord, std::string(n * kRecord, value),
+                             far ? uint32_t{kFlagBehind} : 0u);
+    }
+    failed_ += !store->call(file.request(Op::commit));
+    itself_ += file.itself();
+  }
+
+  ServerProcess server_{impatient(), keeping(), make_posix};
+  std::array<Record, kRecords> records_;
+  std::atomic<uint64_t> wrong_{0}, failed_{0}, itself_{0};
+};
+INSTANTIATE_TEST_SUITE_P(InCommon, BesideWriteBehind, ::testing::Values(When::asked, When::always));
+
+TEST_P(BesideWriteBehind, NothingOlderComesOverIt) {
+  const auto store = server_.connect().value();
+  Opened file(*store, "f");
+  ASSERT_TRUE(file.write(0, std::string(kRecord * kRecords, '0')));
+  const uint64_t seed = test_seed();
+  std::vector<std::thread> threads;
+  for (uint64_t i = 0; i < 4; ++i)
+    threads.emplace_back([this, i, seed] { use(i == 3, seed + i); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed_, 0u);
+  EXPECT_EQ(wrong_, 0u);
+  EXPECT_EQ(wrong(records_, content(server_.directory() + "/export/f")), 0u);
+  EXPECT_GT(itself_, 0u) << "shortcuts";
 }
 
 // Around the page cache a write is several calls.
@@ -186,8 +257,8 @@ TEST_F(InCommon, BesideOneWhoGoesAroundThePageCache) {
   std::vector<std::thread> threads;
   for (Opened* file : {&first, &second}) {
     threads.emplace_back([&, file] {
-      for (char c = 'a'; !over; c = c == 'z' ? 'a' : static_cast<char>(c + 1)) {
-        failed += !file->write(kFirst, std::string(kRecord, c));
+      for (char v = 'a'; !over; v = v == 'z' ? 'a' : static_cast<char>(v + 1)) {
+        failed += !file->write(kFirst, std::string(kRecord, v));
       }
     });
   }

@@ -76,13 +76,22 @@ class ServerProcess {
     return r;
   }
   Result<std::unique_ptr<RemoteStore>> connect(uint64_t lent = 0) const {
-    RemoteOptions options;
-    options.address = [a = address_]() -> Result<Address> { return a; };
-    options.export_name = "data";
-    return RemoteStore::connect(std::move(options), runtime(lent));
+    return connect(runtime(lent));
+  }
+  // Without shared memory, as from another node.
+  Result<std::unique_ptr<RemoteStore>> connect_from_afar() const {
+    RemoteRuntime far = runtime();
+    far.make_transport = [](Loop&) { return std::make_unique<SocketTransport>(SocketOptions{}); };
+    return connect(far);
   }
 
  private:
+  Result<std::unique_ptr<RemoteStore>> connect(const RemoteRuntime& runtime) const {
+    RemoteOptions options;
+    options.address = [a = address_]() -> Result<Address> { return a; };
+    options.export_name = "data";
+    return RemoteStore::connect(std::move(options), runtime);
+  }
   [[noreturn]] void serve(int ready) {
     EpollLoop loop;
     SocketTransport transport;

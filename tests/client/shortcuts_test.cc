@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <random>
 #include <thread>
@@ -176,6 +177,71 @@ TEST_F(ShortcutsTest, AfterWhatPresentsNoRight) {
     ASSERT_TRUE(file.write(0, std::string(100'000, 'n')));
     done.wait(false);
     ASSERT_EQ(content(path("f")), std::string(100'000, 'n')) << "round " << round;
+  }
+}
+
+// Of two names of a file, where the server has no kernel handles, a client has two handles.
+TEST_F(ShortcutsTest, TwoNamesOfAFile) {
+  const auto make = [](const std::string& directory, CounterSet& counters) {
+    PosixOptions options;
+    options.directory = directory + "/export";
+    ::mkdir(options.directory.c_str(), 0755);
+    options.key_file = directory + "/key";
+    options.export_id = 7;
+    options.force_path_handles = true;
+    return std::unique_ptr<Store>(PosixStore::open(options, counters).value());
+  };
+  ServerProcess server(impatient(), {}, make);
+  const std::string folder = server.directory() + "/export/";
+  const auto store = server.connect().value();
+  for (int round = 0; round < 60; ++round) {
+    const std::string f = fmt::format("f{}", round), g = fmt::format("g{}", round);
+    Opened one(*store, f);
+    ASSERT_EQ(::link((folder + f).c_str(), (folder + g).c_str()), 0);
+    Opened two(*store, g);
+    two.take(std::string(4096, '0'));
+    std::string older(1_MiB, 'a'), newer(4096, 'b');
+    std::atomic<int> left{2};
+    const auto done = [&](Result<Reply>&& r) {
+      EXPECT_TRUE(r);
+      left -= 1;
+      left.notify_one();
+    };
+    store->submit(one.transfer(Op::write, 0, older), done);
+    store->submit(two.transfer(Op::write, 0, newer), done);
+    for (int now = left; now != 0; now = left) left.wait(now);
+    ASSERT_EQ(content(folder + f).substr(0, 4096), newer);
+  }
+}
+
+// However it is closed.
+TEST_F(ShortcutsTest, NoDescriptorStaysOpen) {
+  const auto store = server_.connect().value();
+  Opened other(*store, "other");
+  for (int i = 0; i < 30; ++i) {
+    Opened file(*store, fmt::format("f{}", i));
+    file.take("abc");
+    std::string bytes(1_MiB, 'o');
+    std::atomic<int> left{1};
+    const auto done = [&](Result<Reply>&& r) {
+      EXPECT_TRUE(r);
+      left -= 1;
+      left.notify_one();
+    };
+    store->submit(other.transfer(Op::write, 0, bytes), done);
+    if (i % 2) {
+      ++left;
+      store->submit(file.request(Op::close), done);
+    } else {
+      ASSERT_TRUE(store->call(file.request(Op::close)));
+    }
+    for (int now = left; now != 0; now = left) left.wait(now);
+  }
+  const std::string of_files = path("f");
+  for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string to = std::filesystem::read_symlink(fd.path(), gone);
+    EXPECT_FALSE(to.starts_with(of_files)) << to;
   }
 }
 
