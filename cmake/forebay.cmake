@@ -45,8 +45,10 @@ endif()
 find_program(FOREBAY_CCACHE ccache)
 if(FOREBAY_CCACHE)
   # ccache takes a precompiled header only if told that nobody uses __TIME__ and the like with it.
+  # Paths below the base are the same wherever the sources lie: a new clone finds what another built.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=true
       ${FOREBAY_CCACHE})
 endif()
 find_program(FOREBAY_MOLD mold)

@@ -226,7 +226,10 @@ class BesideWriteBehind : public ::testing::TestWithParam<When> {
   std::array<Record, kRecords> records_;
   std::atomic<uint64_t> wrong_{0}, failed_{0}, itself_{0};
 };
-INSTANTIATE_TEST_SUITE_P(InCommon, BesideWriteBehind, ::testing::Values(When::asked, When::always));
+INSTANTIATE_TEST_SUITE_P(InCommon, BesideWriteBehind, ::testing::Values(When::asked, When::always),
+                         [](const auto& mode) {
+                           return std::string(mode.param == When::asked ? "Asked" : "Always");
+                         });
 
 TEST_P(BesideWriteBehind, NothingOlderComesOverIt) {
   const auto store = server_.connect().value();
