@@ -291,6 +291,7 @@ class Names(Case):
         self.bad(2, "did you mean '--config'?", "--confg", "x", "ls")
         self.bad(2, "ls: unknown option '-z'", "ls", "-z")
         self.bad(2, "unexpected argument 'extra'", "mv", "a", "b", "extra")
+        self.bad(2, "forebay: run: --mpi: foo not in {auto,mpich,openmpi}\n", "run", "--mpi", "foo", "--", "ls", "-l")
         self.bad(2, "forebay: put: local is required\nTry `forebay help put`.", "put")
         self.bad(2, "needs a name", "put", "-", input=b"x")
         done = Result(subprocess.run([FOREBAYD, "--gracee", "1s"], env=self.env,
