@@ -950,8 +950,17 @@ class Bench(Case):
         self.assertEqual(run(), report)
 
     def test_a_row_that_there_is_not(self):
-        self.bad(1, "there is no row small-9", "bench", "forward", "--only", "small-9",
-                 "--dir", self.temp)
+        """It is told before any other is measured, with those that there are."""
+        for suite, row in [("base", "rpc-unix"), ("forward", "small-8"), ("mpi", "btio"), ("posix", "preload-4k"),
+                           ("ibcs", "ior-write"), ("state", "fetch-add")]:
+            begin = time.monotonic()
+            done = self.forebay("bench", suite, "--only", f"{row},nosuch", "--dir", self.temp)
+            self.assertEqual((done.code, done.out), (2, ""), done)
+            self.assertIn("bench: unknown row 'nosuch'; there are ", done.err)
+            self.assertRegex(done.err, f"[ ,]{row}[,\n]")
+            self.assertNotIn("...", done.err)
+            self.assertLess(time.monotonic() - begin, 5)
+        self.assertEqual(self.left(), [])
 
     def test_interrupted_it_cleans_up(self):
         process = subprocess.Popen([FOREBAY, "bench", "forward", "--dir", self.temp, "--only", "small-8",
