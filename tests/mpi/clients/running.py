@@ -28,6 +28,16 @@ class Running(JobCase):
                 self.assertRegex(told.err, rf"is a program of {mpi} .*: start it with .*\(mpiexec\.{mpi}\)")
                 self.assertFalse(os.path.exists(self.path("file")))
 
+    def test_a_file_that_only_posix_calls_know(self):
+        self.serve()
+        self.env.update(FOREBAY_CLIENT_PRELOAD="/forebay", FOREBAY_EXPLAIN="1")
+        for mpi in MPIS:
+            with self.subTest(mpi):
+                told = self.run_job(mpi, self.program(f"crash_{mpi}"), "errors", "/forebay/sub/file")
+                self.assertNotEqual(told.code, 0, told)
+                self.assertIn(f"name it {os.path.realpath(self.data)}/sub/file, or set client.prefix=/forebay", told.err)
+                self.assertIn("no-such-file", told.err)
+
 
 if __name__ == "__main__":
     main()
