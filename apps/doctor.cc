@@ -5,41 +5,17 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
+#include "elf_file.h"
 #include "mpi_launch.h"
 
 namespace forebay {
 namespace {
 
 constexpr int kMostInterpreters = 4;  // as the kernel's
-
-struct Elf {
-  std::string interpreter;
-  bool dynamic = false;
-};
-
-// The program headers; offsets are checked against the file.
-Elf read_elf(const std::string& bytes) {
-  Elf elf;
-  Elf64_Ehdr header;
-  if (bytes.size() < sizeof header) return elf;
-  std::memcpy(&header, bytes.data(), sizeof header);
-  for (unsigned i = 0; i < header.e_phnum; ++i) {
-    Elf64_Phdr part;
-    const uint64_t at = header.e_phoff + uint64_t{i} * sizeof part;
-    if (at > bytes.size() || bytes.size() - at < sizeof part) break;
-    std::memcpy(&part, bytes.data() + at, sizeof part);
-    if (part.p_type == PT_DYNAMIC) elf.dynamic = true;
-    if (part.p_type != PT_INTERP || part.p_offset > bytes.size()) continue;
-    elf.interpreter = bytes.substr(part.p_offset, part.p_filesz);
-    elf.interpreter = elf.interpreter.c_str();  // without its end
-  }
-  return elf;
-}
 
 void look_at_elf(const std::string& bytes, Diagnosis& found) {
   const Elf elf = read_elf(bytes);

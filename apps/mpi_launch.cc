@@ -1,5 +1,6 @@
 #include "mpi_launch.h"
 
+#include <elf.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,22 +9,30 @@
 #include <fstream>
 #include <iterator>
 
+#include "elf_file.h"
+
 namespace forebay {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A program names the libraries that it needs in its string table. Whether the name stands there is
-// all that is asked, so a search of the file's bytes will do.
-std::optional<Mpi> needed_by(const std::string& file) {
-  if (std::error_code ignored; !fs::is_regular_file(file, ignored)) return std::nullopt;
+// The MPI library that a file needs; empty: none, or it is no program.
+std::string library_needed_by(const std::string& file) {
+  if (std::error_code ignored; !fs::is_regular_file(file, ignored)) return {};
   std::ifstream in(file, std::ios::binary);
-  std::string start(4, '\0');
-  if (!in.read(start.data(), 4) || start != "\177ELF") return std::nullopt;
-  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  if (bytes.find("libmpich.so") != bytes.npos) return Mpi::mpich;
-  if (bytes.find("libmpi.so") != bytes.npos) return Mpi::openmpi;
-  return std::nullopt;
+  std::string bytes(SELFMAG, '\0');
+  if (!in.read(bytes.data(), SELFMAG) || bytes != ELFMAG) return {};
+  bytes.append(std::istreambuf_iterator<char>(in), {});
+  for (std::string& library : read_elf(bytes).needed)
+    if (library.starts_with("libmpich.so") || library.starts_with("libmpi.so"))
+      return std::move(library);
+  return {};
+}
+
+// libmpi.so.12 was Open MPI's once, and is that of MPICH and its relatives where it is not
+// Debian's.
+bool is_certain(const std::string& library) {
+  return !library.starts_with("libmpi.so.12");
 }
 
 }  // namespace
@@ -67,8 +76,18 @@ std::optional<Mpi> find_mpi(const std::vector<std::string>& command) {
     case Launcher::none:
       break;
   }
-  for (const std::string& word : command)
-    if (auto mpi = needed_by(found_in_path(word))) return mpi;
+  const auto program = find_program(command);
+  return program ? std::optional(program->mpi) : std::nullopt;
+}
+
+std::optional<MpiProgram> find_program(const std::vector<std::string>& command) {
+  for (const std::string& word : command) {
+    std::string library = library_needed_by(found_in_path(word));
+    if (library.empty()) continue;
+    const Mpi mpi = library.starts_with("libmpich") ? Mpi::mpich : Mpi::openmpi;
+    const bool certain = is_certain(library);
+    return MpiProgram{word, std::move(library), mpi, certain};
+  }
   return std::nullopt;
 }
 

@@ -43,7 +43,8 @@ std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& e) {
   const CLI::App* verb = chosen.empty() ? nullptr : chosen.front();
   const bool has_verbs = !app.get_subcommands([](const CLI::App*) { return true; }).empty();
   const std::string at = verb ? verb->get_name() + ": " : "";
-  const auto left = app.remaining(true);
+  auto left = app.remaining(true);
+  std::erase(left, "--");  // it stands there even if what follows it has its place
   for (const std::string& one : left) {
     if (!is_option(one)) continue;
     auto known = options_of(app);

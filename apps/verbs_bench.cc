@@ -20,19 +20,23 @@ Result<void> run_suite(const std::string& suite, bench::BenchOptions options) {
   return bench::run_bench_mpi(options);
 }
 
+int run(Cli& cli, const std::string& suite, bench::BenchOptions options) {
+  catch_interrupts();
+  options.give_up = interrupted;
+  const Result<void> result = run_suite(suite, std::move(options));
+  if (result) return kExitOk;
+  if (result.error().code() == EINVAL) return cli.complain(result.error().what()), kExitUsage;
+  if (!interrupted()) cli.complain(result.error());
+  return kExitFailed;
+}
+
 }  // namespace
 
 void add_bench_verbs(Cli& cli) {
   auto options = std::make_shared<bench::BenchOptions>();
   auto suite = std::make_shared<std::string>();
-  CLI::App* sub =
-      cli.add("bench", "measure it beside its physical limit", [options, suite](Cli& c) {
-        catch_interrupts();
-        options->give_up = interrupted;
-        const Result<void> result = run_suite(*suite, *options);
-        if (!result && !interrupted()) c.complain(result.error());
-        return result ? kExitOk : kExitFailed;
-      });
+  CLI::App* sub = cli.add("bench", "measure it beside its physical limit",
+                          [options, suite](Cli& c) { return run(c, *suite, *options); });
   sub->add_option(
          "suite", *suite,
          "base: round trips, streams and memory against bare sockets; forward: streams, small "

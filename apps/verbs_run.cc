@@ -104,12 +104,28 @@ void say_if_not_served(const Cli& cli, const std::string& program) {
     cli.complain(fmt::format("{} runs, and is not served: {}", program, why));
 }
 
+// Both MPIs in one process end in a crash that explains nothing.
+Result<void> check_mpi(const RunOptions& options) {
+  const auto mpi = chosen(options);
+  const auto program = find_program(options.command);
+  if (!mpi || !program || !program->certain || program->mpi == *mpi) return {};
+  const std::string_view theirs = name_of(program->mpi);
+  const std::string advice =
+      options.mpi == "auto"
+          ? fmt::format("start it with the launcher of that MPI (mpiexec.{}), which {} is not",
+                        theirs, options.command[0])
+          : fmt::format("say --mpi {} instead of --mpi {}, or neither", theirs, options.mpi);
+  return Error(EINVAL, fmt::format("{} is a program of {} (it needs {}): {}", program->word, theirs,
+                                   program->library, advice));
+}
+
 int run(Cli& cli, const RunOptions& options) {
   if (options.command.empty()) {
     cli.complain("nothing to run: forebay run -- mpiexec -n 8 ./program");
     return kExitUsage;
   }
   if (auto ok = check_prefixes(cli.config()); !ok) return cli.complain(ok.error()), kExitUsage;
+  if (auto ok = check_mpi(options); !ok) return cli.complain(ok.error().what()), kExitUsage;
   const auto library = libraries(options, cli.config());
   if (!library) return cli.complain(library.error()), kExitFailed;
   if (library->empty()) {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "bench/bare.h"
@@ -253,18 +254,21 @@ void run_rows(const BenchOptions& options, const std::string& scratch, Report& r
   };
   const Socket kinds[] = {Socket::unix_socket, Socket::tcp};
   {
-    const Bed bed(scratch, "posix", kPool);
+    std::optional<Bed> made;
+    const auto bed = [&]() -> const Bed& {
+      return made ? *made : made.emplace(scratch, "posix", kPool);
+    };
     for (const int clients : {1, 32}) {
       for (const Socket kind : kinds) {
         add(fmt::format("rpc-{}{}", name_of(kind), clients > 1 ? "-32" : ""),
-            [&] { return round_trip(bed, options, kind, clients); });
+            [&] { return round_trip(bed(), options, kind, clients); });
       }
     }
     for (const Socket kind : kinds) {
       add(fmt::format("stream-{}-write", name_of(kind)),
-          [&] { return stream(bed, options, kind, true); });
+          [&] { return stream(bed(), options, kind, true); });
       add(fmt::format("stream-{}-read", name_of(kind)),
-          [&] { return stream(bed, options, kind, false); });
+          [&] { return stream(bed(), options, kind, false); });
     }
   }
   // The two parts of memory-256; the row of that name is the worse of them.

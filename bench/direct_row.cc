@@ -174,10 +174,9 @@ Row direct_row(const BenchOptions& options, const std::string& scratch) {
 }  // namespace
 
 void add_direct_row(const BenchOptions& options, const std::string& scratch, Report& report) {
-  if (const auto ring = Uring::open(1); !ring) {
-    fmt::print(stderr, "bench: stream-direct is left out: {}\n", ring.error().message());
-    return;
-  }
+  if (!wanted(options, "stream-direct")) return;
+  if (const auto ring = Uring::open(1); !ring)
+    return report.left_out.push_back("stream-direct: " + ring.error().message());
   const std::string folder = scratch + "/direct";
   ::mkdir(folder.c_str(), 0755);
   add_row(options, report, "stream-direct", [&] { return direct_row(options, folder); });

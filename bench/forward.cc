@@ -21,7 +21,7 @@ void Forward::leave_out(const std::vector<std::string>& ids, const std::string& 
 }
 
 void memory_row(Forward& forward) {
-  if (forward.most_memory == 0 || !forward.wants({"memory"})) return;
+  if (!forward.wants({"memory"}) || forward.most_memory == 0) return;
   Row row;
   row.id = "memory";
   row.what = "the most anonymous memory that a server had resident in any of the above";

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <utility>
 
 #include "bench/bed.h"
 
@@ -45,6 +46,10 @@ bool is_named(const std::string& id, const std::string& asked) {
 }  // namespace
 
 bool wanted(const BenchOptions& options, const std::string& id) {
+  if (options.rehearsed) {
+    options.rehearsed->push_back(id);
+    return false;
+  }
   return options.only.empty() ||
          std::ranges::any_of(options.only, [&](const auto& one) { return is_named(id, one); });
 }
@@ -93,8 +98,32 @@ void save(const Report& report, const std::string& path) {
   if (!out.flush()) throw std::runtime_error("cannot write " + path);
 }
 
-// A mistyped id would otherwise measure nothing and say nothing.
-void check_ids(const BenchOptions& options, const Report& report) {
+// By what they begin with, each once: it may be asked for as well.
+std::string first_parts(const std::vector<std::string>& ids) {
+  std::vector<std::string> shown;
+  for (const std::string& id : ids) {
+    std::string one = id.substr(0, id.find('/'));
+    if (std::ranges::find(shown, one) == shown.end()) shown.push_back(std::move(one));
+  }
+  return fmt::format("{}", fmt::join(shown, ", "));
+}
+
+// A mistyped id would otherwise be told after the others were measured, or never.
+Result<void> check_ids(BenchOptions options, const std::string& scratch, const Suite& suite) {
+  const std::vector<std::string> asked = std::exchange(options.only, {});
+  if (asked.empty()) return {};
+  const auto there = options.rehearsed = std::make_shared<std::vector<std::string>>();
+  Report nothing;
+  suite(options, scratch, nothing);
+  for (const std::string& id : asked) {
+    if (std::ranges::any_of(*there, [&](const auto& one) { return is_named(one, id); })) continue;
+    return Error(EINVAL, fmt::format("unknown row '{}'; there are {}", id, first_parts(*there)));
+  }
+  return {};
+}
+
+// One that stands for others ("memory") cannot be measured alone.
+void check_measured(const BenchOptions& options, const Report& report) {
   for (const std::string& id : options.only) {
     const auto named = [&](const auto& one) { return one.find(id) != std::string::npos; };
     if (std::ranges::any_of(report.rows, [&](const Row& row) { return is_named(row.id, id); }) ||
@@ -102,7 +131,7 @@ void check_ids(const BenchOptions& options, const Report& report) {
         std::ranges::any_of(report.left_out, named)) {
       continue;
     }
-    throw std::runtime_error("there is no row " + id);
+    throw std::runtime_error(fmt::format("row '{}' was not measured", id));
   }
 }
 
@@ -125,8 +154,10 @@ Result<void> run_suite(const std::string& name, BenchOptions options, const Suit
                   file_system_of(scratch), std::thread::hardware_concurrency(), options.rounds);
   Result<void> result;
   try {
+    result = check_ids(options, scratch, suite);
+    if (!result) return remove_scratch(scratch), result;
     suite(options, scratch, report);
-    check_ids(options, report);
+    check_measured(options, report);
     fmt::print("{}", options.json ? report.json() : report.table());
     if (!options.save.empty()) save(report, options.save);
     if (!report.verified()) {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ struct BenchOptions {
   std::vector<std::string> mpis;  // of the suite mpi: which; empty: all that are here
   bool gluster = false;           // and: on a GlusterFS volume of its own
   std::function<bool()> give_up = [] { return false; };
+  // A rehearsal: no row is wanted, and the ids of all that there are go here.
+  std::shared_ptr<std::vector<std::string>> rehearsed;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -66,6 +69,8 @@ void add_rows(const BenchOptions& options, Report& report, const std::vector<std
 void remove_scratch(const std::string& folder);
 
 // Makes a scratch folder, runs the suite in it, prints its report, and leaves nothing behind.
+// EINVAL if a row is asked for that there is not, before any is measured: so a suite does nothing
+// of weight before it has asked for a row.
 using Suite = std::function<void(const BenchOptions&, const std::string& scratch, Report&)>;
 Result<void> run_suite(const std::string& name, BenchOptions options, const Suite& suite);
 

@@ -110,7 +110,8 @@ class MpiBench {
   }
 
   void served(const std::string& scratch) {
-    if (std::ranges::none_of(kServed, [&](const auto& w) { return wants(options_, w); })) return;
+    const auto ids = served_ids();
+    if (std::ranges::none_of(ids, [&](const auto& id) { return wanted(options_, id); })) return;
     const Bed bed(scratch + "/server", "posix", 64_MiB, true,
                   {{"export.bench.path", directory_},
                    {"export.bench.scheduler", "hbrr"},
@@ -136,6 +137,23 @@ class MpiBench {
   }
 
  private:
+  std::vector<std::string> served_ids() const {
+    std::vector<std::string> ids;
+    for (const Workload& workload : kServed) {
+      ids.push_back(workload.id);  // also if there is no MPI here, which is told
+      for (const std::string& mpi : mpis_) {
+        for (const char* way : {"write", "read"})
+          ids.push_back(row_id(workload, way, peers_of(mpi).back().name));
+      }
+    }
+    return ids;
+  }
+
+  static std::string row_id(const Workload& workload, const std::string& way,
+                            const std::string& name) {
+    return fmt::format("{}/{}/{}", workload.id, way, name);
+  }
+
   const std::string& spec(const Workload& workload) const {
     return options_.quick ? workload.quick : workload.spec;
   }
@@ -199,6 +217,7 @@ class MpiBench {
   }
 
   void rows(const Workload& workload) {
+    if (spec(workload).empty()) return;
     const std::vector<std::string> ways = workload.spec == "open"
                                               ? std::vector<std::string>{"open"}
                                               : std::vector<std::string>{"write", "read"};
@@ -262,7 +281,7 @@ class MpiBench {
              const MpiFigures* other, const std::string& against, const std::string& name,
              double least) const {
     Row row;
-    row.id = fmt::format("{}/{}/{}", workload.id, way, name);
+    row.id = row_id(workload, way, name);
     const MpiFigures* mine = jobs_.find(ours, spec(workload), way);
     if (!mine || !other) return row;
     const bool time = way == "open";
@@ -282,7 +301,7 @@ class MpiBench {
 
   // A row that could not be measured has no unit; why it could not has been said.
   void add(Row row) {
-    if (!row.unit.empty() && wanted(options_, row.id)) report_.rows.push_back(std::move(row));
+    if (wanted(options_, row.id) && !row.unit.empty()) report_.rows.push_back(std::move(row));
   }
 
   void persistence_rows() {
@@ -337,14 +356,14 @@ class MpiBench {
 void run_rows(const BenchOptions& options, const std::string& scratch, Report& report) {
   std::string directory = scratch, below = file_system_of(scratch) + ", page cache";
   std::optional<GlusterVolume> volume;
-  bool gluster = file_system_of(scratch) == "GlusterFS";
-  if (gluster) below = "GlusterFS, with the settings of its mount";
-  if (options.gluster) {
+  const bool there = file_system_of(scratch) == "GlusterFS", gluster = there || options.gluster;
+  if (there) below = "GlusterFS, with the settings of its mount";
+  if (options.gluster && !options.rehearsed) {
     auto started = GlusterVolume::start(scratch + "/gluster");
     if (!started)
       return report.left_out.push_back("all: no GlusterFS: " + started.error().message());
     volume.emplace(std::move(*started));
-    directory = volume->mount(), below = GlusterVolume::kWhat, gluster = true;
+    directory = volume->mount(), below = GlusterVolume::kWhat;
   }
   report.mode =
       fmt::format("{}, {} cores, nobody syncs; medians of {} launches of each, interleaved", below,

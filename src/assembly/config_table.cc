@@ -43,9 +43,8 @@ std::vector<Key> describe(ServerConfig& c) {
        0,
        64_KiB},
       {"grace", &c.grace,
-       "how long a client that lost its connection may come back to its session, and how long "
-       "after "
-       "a restart locks may be reclaimed"},
+       "how long a client that lost its connection may come back to its session, unless its "
+       "process is known to be gone, and how long after a restart locks may be reclaimed"},
       {"lease_time", &c.lease_time,
        "how long a change waits at most for a client that has copies of the file and does not "
        "answer, and anybody for one that keeps writes of it"},

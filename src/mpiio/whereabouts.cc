@@ -40,6 +40,24 @@ std::optional<std::string> below(const fs::path& path, const fs::path& prefix) {
   return rest.string();
 }
 
+// What a file is that lies below a path of client.preload (PATH or PATH=FOLDER): the server's to
+// POSIX calls, and nowhere to us. `prefix`: where the export is.
+std::optional<Error> preloaded(const fs::path& path, const std::string& one,
+                               const fs::path& prefix) {
+  const size_t equals = one.find('=');
+  fs::path served = fs::path(one.substr(0, equals)).lexically_normal();
+  if (!served.has_filename()) served = served.parent_path();
+  const auto rest = below(path, served);
+  if (!rest) return std::nullopt;
+  const std::string folder = equals == one.npos ? "" : one.substr(equals + 1);
+  const fs::path there = prefix / fs::path(folder).relative_path() / *rest;
+  // In short: MPI_Error_string has 255 characters.
+  std::string advice =
+      "for POSIX calls only (client.preload): name it " + there.lexically_normal().string();
+  if (folder.empty()) advice += ", or set client.prefix=" + served.string();
+  return Error(ENOENT, std::move(advice));
+}
+
 }  // namespace
 
 std::string_view without_prefix(std::string_view name) {
@@ -130,6 +148,8 @@ Result<Whereabouts> Places::find(const std::string& name, Follow follow) {
       return Whereabouts{std::move(*store), *rest, true, false,
                          fmt::format("served: below {}", *prefix)};
     }
+    for (const std::string& one : config_->client.preload)
+      if (auto error = preloaded(*path, one, *prefix)) return std::move(*error);
     why = fmt::format("local: not below {}, which is what the server exports", *prefix);
   }
   auto store = local(path->parent_path().string());

@@ -1,5 +1,6 @@
 #include "mpiio/whereabouts.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,6 +13,7 @@ namespace forebay::mpiio {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::EndsWith;
 
 class WhereaboutsTest : public testing::Test {
  protected:
@@ -21,7 +23,9 @@ class WhereaboutsTest : public testing::Test {
     std::ofstream(dir_ / "a/file") << "x";
   }
   ~WhereaboutsTest() override {
-    for (const char* name : {"FOREBAY_CLIENT_SERVER", "FOREBAY_CLIENT_PREFIX"}) ::unsetenv(name);
+    for (const char* name :
+         {"FOREBAY_CLIENT_SERVER", "FOREBAY_CLIENT_PREFIX", "FOREBAY_CLIENT_PRELOAD"})
+      ::unsetenv(name);
   }
   static void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
 
@@ -60,6 +64,21 @@ TEST_F(WhereaboutsTest, OnlyFilesBelowThePrefixNeedTheServer) {
   set("FOREBAY_CLIENT_PREFIX", dir_ / "a");
   EXPECT_TRUE(places_.find(dir_ / "b/file"));
   EXPECT_FALSE(places_.find(dir_ / "a/file")) << "there is no server";
+}
+
+TEST_F(WhereaboutsTest, WhatOnlyPosixCallsKnowIsNamedAsTheServerHasIt) {
+  set("FOREBAY_CLIENT_SERVER", "unix:" + (dir_ / "no-socket"));
+  set("FOREBAY_CLIENT_PREFIX", dir_ / "a");
+  set("FOREBAY_CLIENT_PRELOAD", "/forebay/, /runs=/old");
+  const auto told = [&](const std::string& name) {
+    const auto place = places_.find(name);
+    EXPECT_EQ(place ? 0 : place.error().code(), ENOENT);
+    return place ? "" : place.error().what();
+  };
+  EXPECT_THAT(told("/forebay/x/y"),
+              EndsWith("name it " + (dir_ / "a/x/y") + ", or set client.prefix=/forebay"));
+  EXPECT_THAT(told("/runs/x"), EndsWith("name it " + (dir_ / "a/old/x")));
+  EXPECT_TRUE(places_.find(dir_ / "b/file"));
 }
 
 TEST_F(WhereaboutsTest, AServerThatDoesNotTellWhatItHasIsAnError) {

@@ -18,11 +18,11 @@ Request lease_request(const OpenFile& file, uint64_t renew = 0) {
   return r;
 }
 
-// A client that the kernel vouches for: its end is its end.
+// A client that the kernel vouches for: its connection's end is that of its copies.
 Peer neighbour() {
   Peer peer;
   peer.caller = this_process_caller();
-  peer.pid = 4711;
+  peer.pid = ::getpid();
   peer.where = "sim neighbour";
   return peer;
 }

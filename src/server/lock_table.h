@@ -1,11 +1,12 @@
 // LockTable: the advisory locks of one export (attr/file_locks.h), shared by sessions on different
 // loops.
 //
-// Locks live as long as their session, which outlives a lost connection by its grace. When a server
-// is restarted its clients come back and reclaim what they held: so long new locks wait, if there
-// may have been any. There may have been if there is a marker, a file that is made with the first
-// lock and removed by an orderly end at which nobody holds one. A reclaim that comes later is
-// refused: others may have had the lock and let go of it since.
+// Locks live as long as their session, which outlives a lost connection by its grace, unless its
+// process is known to be gone. When a server is restarted its clients come back and reclaim what
+// they held: so long new locks wait, if there may have been any. There may have been if there is a
+// marker, a file that is made with the first lock and removed by an orderly end at which nobody
+// holds one. A reclaim that comes later is refused: others may have had the lock and let go of it
+// since.
 //
 // The same holds for a client that was away during a whole life of the server. So the marker names
 // the lives whose locks may be reclaimed: a life adds itself with its first lock, and strikes out

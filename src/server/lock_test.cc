@@ -1,6 +1,7 @@
 // Advisory locks of a server's clients, on the simulated loop; and the table's life after a
 // restart.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "server/lock_table.h"
@@ -94,6 +95,98 @@ TEST(Lock, OutlivesAConnectionButNotItsSession) {
   a->hang_up();
   sim.loop.run_for(100s);  // its grace is over
   EXPECT_EQ(b->wait(waits).error(), 0);
+}
+
+// ---- Clients whose process the kernel knows ----
+
+Peer process(pid_t pid) {
+  Peer peer;
+  peer.caller = this_process_caller();
+  peer.pid = pid;
+  peer.where = "sim process";
+  return peer;
+}
+
+class LockOfAProcess : public ::testing::Test {
+ protected:
+  static std::unique_ptr<RawClient> client(SimServer& sim, const std::string& host, pid_t pid,
+                                           pid_t said) {
+    auto made = std::make_unique<RawClient>(sim.loop, sim.net, host, process(pid));
+    made->hello.pid = static_cast<uint32_t>(said);
+    EXPECT_TRUE(made->connect());
+    return made;
+  }
+  static std::unique_ptr<RawClient> client(SimServer& sim, const std::string& host, pid_t pid) {
+    return client(sim, host, pid, pid);
+  }
+  // How long another client waits for what this one held when its connection was lost.
+  static Duration held_by(pid_t pid, pid_t said) {
+    SimServer sim(test_seed());
+    auto a = client(sim, "a", pid, said), b = sim.client("b");
+    const OpenFile f = create(*a, "f");
+    EXPECT_EQ(a->call(lock_request(f, 0, 10))->error(), 0);
+    auto waits = b->send(lock_request(f, 0, 10, kFlagWait));
+    sim.loop.run_for(1s);
+    a->hang_up();
+    const Time begin = sim.loop.now();
+    EXPECT_EQ(b->wait(waits).error(), 0);
+    return sim.loop.now() - begin;
+  }
+};
+
+TEST_F(LockOfAProcess, IsFreeWhenThatHasEndedAndNobodyHasToWaitForIt) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) ::_exit(0);
+  siginfo_t ended;
+  ASSERT_EQ(::waitid(P_PID, child, &ended, WEXITED | WNOWAIT), 0);
+  EXPECT_LT(held_by(child, child), 1s) << "a zombie";
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_LT(held_by(child, child), 1s);
+  EXPECT_GE(held_by(child, child + 1), 29s) << "another's, who is gone";
+}
+
+TEST_F(LockOfAProcess, IsHeldForItsGraceWhileThatLivesOrNobodyCanTell) {
+  EXPECT_GE(held_by(::getpid(), ::getpid()), 29s);
+  EXPECT_GE(held_by(0, 0), 29s);
+}
+
+TEST_F(LockOfAProcess, IsFreeSoonAfterTheEndOfOneThatWasCutOffBefore) {
+  SimServer sim(test_seed());
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) ::pause(), ::_exit(0);
+  auto a = client(sim, "a", child), b = sim.client("b");
+  const OpenFile f = create(*a, "f");
+  EXPECT_EQ(a->call(lock_request(f, 0, 10))->error(), 0);
+  auto waits = b->send(lock_request(f, 0, 10, kFlagWait));
+  a->hang_up();
+  sim.loop.run_for(10s);
+  EXPECT_FALSE(waits->done());
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  sim.loop.run_for(1s);
+  EXPECT_TRUE(waits->done());
+}
+
+TEST_F(LockOfAProcess, ThatWaitsAndEndsIsNotGranted) {
+  SimServer sim(test_seed());
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  auto a = sim.client("a"), b = client(sim, "b", child), c = sim.client("c");
+  const OpenFile f = create(*a, "f");
+  EXPECT_EQ(a->call(lock_request(f, 0, 10))->error(), 0);
+  auto dead = b->send(lock_request(f, 0, 10, kFlagWait));
+  sim.loop.run_for(1s);
+  auto next = c->send(lock_request(f, 0, 10, kFlagWait));
+  b->hang_up();
+  sim.loop.run_for(1s);
+  EXPECT_EQ(a->call(unlock_request(f, 0, 10))->error(), 0);
+  sim.loop.run_for(1s);
+  EXPECT_TRUE(next->done());
+  EXPECT_FALSE(dead->done());
 }
 
 TEST(Lock, IsGrantedToAClientThatIsAwayAndComesBack) {

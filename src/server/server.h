@@ -12,8 +12,9 @@
 // Invariants:
 //  1. Every request is applied once: a slot remembers its last reply; a repeated request gets it
 //     again.
-//  2. A session outlives its connection by `grace`; flights keep reservations and buffers
-//     meanwhile. A client that resumes fences its old connection first.
+//  2. A session outlives its connection by `grace`, unless its client's process is known to be gone
+//     (on this node); flights keep reservations and buffers meanwhile. A client that resumes fences
+//     its old connection first.
 //  3. A data flight takes a first buffer in its turn, and further ones only if nobody waits; with
 //     one in hand it waits for its client and the Store only, so every buffer comes back.
 //  4. A client that owes us pulled data, or does not take what we send, is cut off after `stall`.

@@ -230,6 +230,15 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void flights_changed(int by);
   void abort_small(Slot& slot);
   void detach(const Error& why, LeaseTable::Left how);
+  uint32_t own_pid() const;  // by which the client's end can be seen; 0: nobody can tell
+  // Until its time is over, or its process is known to have ended.
+  struct Away {
+    uint32_t pid;  // as own_pid()
+    Time until;
+    Duration pause;
+  };
+  void await_client(Away away);
+  void look_for_client(Away away);
   void shed();
   void leave_if_drained();
   void say_goodbye();

@@ -4,10 +4,19 @@
 #include <algorithm>
 
 #include "core/log.h"
+#include "server/process.h"
 #include "server/session.h"
 #include "transport/shared_region.h"
 
 namespace forebay::server {
+
+namespace {
+
+// Its connection ends a little earlier than a process that is killed.
+constexpr Duration kFirstLook = std::chrono::milliseconds(1);
+constexpr Duration kLongestPause = std::chrono::milliseconds(250);
+
+}  // namespace
 
 // What fn does may answer the flight, and so empty its slot.
 template <class Fn>
@@ -59,8 +68,16 @@ void Session::on_closed(const Error& why) {
                                                : LeaseTable::Left::out_of_reach);
 }
 
+// Not that of another server, whose clients come back through its next life; nor that of somebody
+// who passes on what a client says, on another node perhaps. Memory cannot be passed on.
+uint32_t Session::own_pid() const {
+  const bool itself = near() || kernel_pid() == pid();
+  return itself && !parts_.relayed ? kernel_pid() : 0;
+}
+
 void Session::detach(const Error& why, LeaseTable::Left how) {
   log::debug("session {}: connection lost: {}", parts_.info->id, why.message());
+  const uint32_t pid = own_pid();
   parts_.info->connected = false;
   closing_ = false;
   exported().leases->lose(id(), how, loop());
@@ -87,13 +104,28 @@ void Session::detach(const Error& why, LeaseTable::Left how) {
   });
   if (leaving_) return post_end();
   if (stopping_) return shed(), leave_if_drained();
-  grace_timer_ = loop().after(options().grace, [weak = weak_from_this()] {
+  await_client({pid, loop().now() + options().grace, pid == 0 ? options().grace : kFirstLook});
+}
+
+void Session::await_client(Away away) {
+  const Duration left = away.until - loop().now();
+  grace_timer_ = loop().after(std::min(away.pause, left), [weak = weak_from_this(), away] {
     const auto self = weak.lock();
     if (!self) return;
-    log::info("session {}: its client has not come back", self->parts_.info->id);
     self->grace_timer_ = 0;
-    self->end();
+    self->look_for_client(away);
   });
+}
+
+void Session::look_for_client(Away away) {
+  const bool gone = process_is_gone(away.pid);
+  if (!gone && loop().now() < away.until) {
+    away.pause = std::min(away.pause * 2, kLongestPause);
+    return await_client(away);
+  }
+  log::info("session {}: its client {}", parts_.info->id,
+            gone ? "has ended without a word" : "has not come back");
+  end();
 }
 
 // ---- What it says of itself ----

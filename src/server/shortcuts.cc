@@ -1,13 +1,9 @@
 #include "server/shortcuts.h"
 
-#include <fmt/format.h>
-#include <signal.h>
-
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "core/log.h"
+#include "server/process.h"
 #include "server/session.h"
 #include "transport/shared_region.h"
 
@@ -17,22 +13,6 @@ namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(1);
 constexpr Duration kLongestPause = std::chrono::milliseconds(16);
-
-// Has it ended, but for being waited for? If nobody can tell: no.
-bool process_is_gone(uint32_t pid) {
-  if (pid == 0) return false;
-  if (::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return true;
-  std::string text;
-  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), text);
-  const size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return false;
-  // proc(5): the state is the third field, the number of threads the twentieth.
-  std::istringstream fields(text.substr(name_end + 1));
-  std::string state, threads;
-  fields >> state;
-  for (int i = 4; i <= 20; ++i) fields >> threads;
-  return (state == "Z" || state == "X") && (threads == "0" || threads == "1");
-}
 
 bool to_write(const Request& request) {
   return (request.flags & kFlagShared) == 0;

@@ -1,7 +1,7 @@
 // Clients that share memory with the server are killed at any moment, one after the other, while
 // they write and read through the rings, the area and memory that they lend. An honest client
 // beside them notices nothing; what a killed one left in its file are bytes that it wrote; and the
-// server gets everything back.
+// server gets everything back, locks as well.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -70,6 +70,18 @@ class File {
     return good;
   }
 
+  // All of it, as fcntl(2) has locks.
+  bool lock(uint32_t flags) {
+    Request r;
+    r.op = Op::lock;
+    r.caller = caller_;
+    r.handle = handle_;
+    r.right = right_;
+    r.flags = flags;
+    r.cookie = 1;
+    return store_.call(std::move(r)).has_value();
+  }
+
   // Many at once, of which some travel together.
   void small_writes(std::mt19937_64& random) {
     constexpr int kMany = 64;
@@ -113,6 +125,14 @@ class File {
         FOREBAY_ASSERT(file.call(Op::read, at, pages * 4096, lent));
     }
   }
+}
+
+[[noreturn]] void lock_until_killed(const ServerProcess& server, int ready) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  auto store = server.connect().value();
+  FOREBAY_ASSERT(File(*store, 1).lock(0));
+  FOREBAY_ASSERT(::write(ready, "!", 1) == 1);
+  for (;;) ::pause();
 }
 
 // Kills it: now and then before it is ready, else in the middle of its work.
@@ -175,6 +195,33 @@ TEST(KilledClients, HurtNobodyAndLeaveNothing) {
     ASSERT_LT(i, 500) << status;
     std::this_thread::sleep_for(10ms);
   }
+}
+
+TEST(KilledClients, LetGoOfTheirLocksLongBeforeTheirGraceIsOver) {
+  ServerOptions options;
+  options.grace = 100s;
+  const ServerProcess server(options);
+  int ready[2];
+  ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
+  const pid_t pid = ::fork();
+  ASSERT_GE(pid, 0);
+  if (pid == 0) lock_until_killed(server, ready[1]);
+  ::close(ready[1]);
+  char byte;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  ::close(ready[0]);
+  auto store = server.connect().value();
+  File file(*store, 1);
+  EXPECT_FALSE(file.lock(0));
+  std::thread killer([&] {
+    std::this_thread::sleep_for(100ms);  // so that somebody waits for it
+    ::kill(pid, SIGKILL);
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(file.lock(kFlagWait));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 50s);
+  killer.join();
+  ASSERT_EQ(::waitpid(pid, nullptr, 0), pid);
 }
 
 }  // namespace

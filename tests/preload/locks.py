@@ -79,6 +79,7 @@ words = {
   "other-range": lambda: ofd(OFD_SETLK, fcntl.F_WRLCK, 10, 10),
   "range-in-child": lambda: forked(lambda: ofd(OFD_SETLK, fcntl.F_WRLCK, 0, 10)),
   "free-range": lambda: ofd(OFD_SETLK, fcntl.F_UNLCK, 0, 10),
+  "posix": lambda: fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB),
   "test-range": lambda: print(ofd(OFD_GETLK, fcntl.F_WRLCK, 0, 100)[:4:2], flush=True),
   "other-user": lambda: os.setuid(1000),
   "close": lambda: os.close(fd),
@@ -265,6 +266,24 @@ class Locks(rig.PreloadCase):
         one.process.wait(rig.SOON)
         self.soon(other, "exclusive")
 
+    def test_of_a_process_that_is_killed(self):
+        """Far below the grace time."""
+        self.good("stop")
+        self.env["FOREBAY_SERVER_GRACE"] = "100s"
+        self.start()
+        one, other = self.two()
+        self.assertEqual(one.does("posix"), "done")
+        self.assertEqual(other.does("posix"), "EAGAIN")
+        one.ends("kill")
+        self.soon(other, "posix")
+        other.begin("exec")  # it is the same process, so it may come back
+        time.sleep(0.5)
+        third = OpenFile(self, f"{self.view}/lock")
+        self.assertEqual(third.does("posix"), "EAGAIN")
+        other.process.kill()
+        other.process.wait(rig.SOON)
+        self.soon(third, "posix")
+
     @unittest.skipUnless(rig.ROOT, "needs to become others")
     def test_other_users(self):
         """The first lock is root's; who was root before is refused, and nobody loses anything."""
@@ -322,10 +341,7 @@ class Locks(rig.PreloadCase):
         self.assertEqual(len(keepers), 1)
         os.kill(keepers[0], signal.SIGKILL)  # nobody is left in the dark
         self.assertEqual(one.does("exclusive"), "EIO")
-        end = time.monotonic() + rig.SOON
-        while one.does("exclusive") != "done":  # the dead one's session has its grace time
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.2)
+        self.soon(one, "exclusive")
         self.assertEqual(len(self.keepers()), 1)
         one.ends("end")
         other.ends("end")
