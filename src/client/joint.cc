@@ -22,9 +22,9 @@ bool continues(const Request& before, const Request& r) {
 
 }  // namespace
 
-// How many flights, from the front of the queue, make one joint. On the server's node one that is in
-// one piece: for a box, and because others may have the file in common (shortcuts.h), which a list
-// would end.
+// How many flights, from the front of the queue, make one joint. On the server's node one that is
+// in one piece: for a box, and because others may have the file in common (shortcuts.h), which a
+// list would end.
 size_t Session::joinable(bool in_box) const {
   const Flight& first = *queue_.front();
   if (first.alone || first.cancelled || first.parts || !small_write(first.message.request))

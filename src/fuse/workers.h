@@ -4,8 +4,8 @@
 //
 // Few wait for the kernel (kReaders): it wakes them in turn, and each has megabytes of memory that
 // should be warm. With two, the one that has just answered is not back when the next request comes,
-// and a third is woken here for nothing each time. Others rest here, because a thread and its memory are dear to make; more than
-// kResting end.
+// and a third is woken here for nothing each time. Others rest here, because a thread and its
+// memory are dear to make; more than kResting end.
 #pragma once
 
 #include <condition_variable>

@@ -7,10 +7,11 @@
 // Off unless the export says so or the client asks for it (WriteBehindOptions, kFlagBehind,
 // kFlagStable); and not for clients on this node where the file system is local, whose page cache
 // does the same for less, and does not lose it with the server (unless their writes are merged with
-// others', small_writes.h). Otherwise a file has dirty pieces; when they are too old, or in somebody's way, a round
-// begins: all of them go out as long sorted lists, one round of a file at a time. When memory is
-// short, long runs go first: clients that write in strides drift apart, and the neighbours of the
-// rest are still to come from those behind. (Who is ahead waits then, small_writes.h.)
+// others', small_writes.h). Otherwise a file has dirty pieces; when they are too old, or in
+// somebody's way, a round begins: all of them go out as long sorted lists, one round of a file at a
+// time. When memory is short, long runs go first: clients that write in strides drift apart, and
+// the neighbours of the rest are still to come from those behind. (Who is ahead waits then,
+// small_writes.h.)
 //
 // Invariants:
 //  1. Every request sees what was acknowledged before it was submitted. A read whose bytes are all
@@ -82,7 +83,7 @@ class BehindStore final : public Decorator {
   // Has everything been written, or its loss been told? What an orderly stop may promise.
   bool all_told() const;
 
-  bool used() const;                    // has anybody asked for it?
+  bool used() const;                     // has anybody asked for it?
   bool keeps(const Handle& file) const;  // some of it, just now
   // All writes to this file, of clients on this node or others, whatever they ask for?
   bool keeps_all(const Handle& file, bool near) const;

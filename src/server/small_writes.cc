@@ -215,7 +215,8 @@ void SmallWrites::turn(Loop& here) {
       queue->busy = true;
       if (queue->overlaps) {
         all_in_order(*queue, batches);
-      } else if (std::ranges::any_of(queue->writes, is_kept) && exported_.store().has_room(queue->bytes())) {
+      } else if (std::ranges::any_of(queue->writes, is_kept) &&
+                 exported_.store().has_room(queue->bytes())) {
         all_at_once(*queue, batches);
       } else {
         low_runs(*queue, batches);

@@ -173,8 +173,8 @@ TEST_F(InCommon, BesideOneWhoseWritesAreAcknowledgedEarly) {
   EXPECT_EQ(content(path("f")), y);
 }
 
-// Writes of other nodes that wait in memory, beside those of this node, on the same records, each of
-// which one client at a time uses.
+// Writes of other nodes that wait in memory, beside those of this node, on the same records, each
+// of which one client at a time uses.
 class BesideWriteBehind : public ::testing::TestWithParam<When> {
  protected:
   static constexpr uint64_t kRecord = 3000, kRecords = 24, kMost = 8;
@@ -237,8 +237,7 @@ TEST_P(BesideWriteBehind, NothingOlderComesOverIt) {
   ASSERT_TRUE(file.write(0, std::string(kRecord * kRecords, '0')));
   const uint64_t seed = test_seed();
   std::vector<std::thread> threads;
-  for (uint64_t i = 0; i < 4; ++i)
-    threads.emplace_back([this, i, seed] { use(i == 3, seed + i); });
+  for (uint64_t i = 0; i < 4; ++i) threads.emplace_back([this, i, seed] { use(i == 3, seed + i); });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed_, 0u);
   EXPECT_EQ(wrong_, 0u);
