@@ -109,11 +109,15 @@ Result<void> check_mpi(const RunOptions& options) {
   const auto mpi = chosen(options);
   const auto program = find_program(options.command);
   if (!mpi || !program || !program->certain || program->mpi == *mpi) return {};
+  // Said, and the launcher's: then the program that was found is none that is started.
+  if (options.mpi != "auto" && find_mpi({options.command[0]}) == mpi) return {};
   const std::string_view theirs = name_of(program->mpi);
   const std::string advice =
       options.mpi == "auto"
-          ? fmt::format("start it with the launcher of that MPI (mpiexec.{}), which {} is not",
-                        theirs, options.command[0])
+          ? fmt::format(
+                "start it with the launcher of that MPI (mpiexec.{}), which {} is not; if "
+                "it is not what is started, say --mpi {}",
+                theirs, options.command[0], name_of(*mpi))
           : fmt::format("say --mpi {} instead of --mpi {}, or neither", theirs, options.mpi);
   return Error(EINVAL, fmt::format("{} is a program of {} (it needs {}): {}", program->word, theirs,
                                    program->library, advice));

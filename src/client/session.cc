@@ -199,7 +199,13 @@ bool Session::written_here(FlightRef& flight) {
   r.caller = flight->caller;
   std::optional<Result<Reply>> result;
   // Two handles may be of one file: nothing that was sent before may come after it.
-  if (std::ranges::none_of(slots_, of_file) && !meets(r, false)) {
+  const auto before = [&](const Slot& s) {
+    if (!s.flight) return false;
+    const wire::RequestMessage& m = s.flight->message;
+    return m.request.op == Op::resize || m.request.op == Op::fallocate ||
+           (is_transfer(m.request.op) && (m.list_blocks != 0 || may_touch(m.request, r)));
+  };
+  if (std::ranges::none_of(slots_, of_file) && std::ranges::none_of(slots_, before)) {
     result = shortcuts_->write_here(r);
   }
   if (!result) {

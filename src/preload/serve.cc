@@ -113,7 +113,7 @@ void before_exec() {
     if (holds_locks()) {
       connection.complain("",
                           "exec: fcntl locks of served files are not the next program's; the "
-                          "server frees them after its grace time");
+                          "server frees them when that ends, or after its grace time");
       return 0;
     }
     for (Request& question : OpenFiles::get().questions(Op::getattr)) {

@@ -37,6 +37,7 @@ BehindStore::State::State(ScheduledStore& inner, const WriteBehindOptions& optio
       options_(options),
       boot_(boot),
       works_inline_(inner.concurrency() == 0),
+      in_page_cache_(inner.writes_whole(Handle())),
       most_out_(std::max(kBatchesOut, inner.concurrency())),
       budget_(options.memory) {}
 

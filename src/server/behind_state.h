@@ -33,15 +33,13 @@ class BehindStore::State : public std::enable_shared_from_this<State> {
   bool early(const Request& request, const Origin& origin) const;
   bool used() const { return used_; }
   bool keeps(const Handle& file) const { return busy(file) != nullptr; }
-  bool keeps_all(const Handle& file, bool near) const {
-    return options_.when == When::always && gains(file, near);
-  }
+  bool keeps_all(bool near) const { return options_.when == When::always && gains(near); }
   bool has_room(uint64_t bytes) const {  // and as much again for those who are behind
     return budget_.used() + bytes <= budget_.limit() / 2;
   }
 
  private:
-  bool gains(const Handle& file, bool near) const { return !near || !inner_.writes_whole(file); }
+  bool gains(bool near) const { return !near || !in_page_cache_; }
   enum class Used : uint8_t { little, half, most };  // of the budget
   // Told that what it waited for is settled (written or lost), or why it never will be.
   using Go = Callback<void(std::optional<Error> why)>;
@@ -139,7 +137,8 @@ class BehindStore::State : public std::enable_shared_from_this<State> {
   const WriteBehindOptions options_;
   const uint64_t boot_;
   const bool works_inline_;
-  const unsigned most_out_;  // batches of one file
+  const bool in_page_cache_;  // of this node, all files but those that somebody wants around it
+  const unsigned most_out_;   // batches of one file
   Budget budget_;
 
   mutable std::mutex mutex_;

@@ -110,7 +110,7 @@ bool BehindStore::State::early(const Request& r, const Origin& origin) const {
   }
   return (options_.when == When::always || (r.flags & kFlagBehind) != 0) && origin.loop &&
          r.caller && !r.file.empty() && r.memory.shape.total() == r.file.total() &&
-         gains(r.handle, origin.near);
+         gains(origin.near);
 }
 
 void BehindStore::State::write(Request&& r, Completion&& done, Origin origin) {
@@ -486,8 +486,8 @@ bool BehindStore::all_told() const {
 bool BehindStore::keeps(const Handle& file) const {
   return state_->keeps(file);
 }
-bool BehindStore::keeps_all(const Handle& file, bool near) const {
-  return state_->keeps_all(file, near);
+bool BehindStore::keeps_all(bool near) const {
+  return state_->keeps_all(near);
 }
 bool BehindStore::has_room(uint64_t bytes) const {
   return state_->has_room(bytes);

@@ -85,8 +85,8 @@ class BehindStore final : public Decorator {
 
   bool used() const;                     // has anybody asked for it?
   bool keeps(const Handle& file) const;  // some of it, just now
-  // All writes to this file, of clients on this node or others, whatever they ask for?
-  bool keeps_all(const Handle& file, bool near) const;
+  // All writes, of clients on this node or of others, whatever they ask for? Always the same.
+  bool keeps_all(bool near) const;
   bool has_room(uint64_t bytes) const;  // just now
   BehindStatus status() const;
   SchedulerStatus scheduler() const { return scheduled_.status(); }

@@ -279,7 +279,7 @@ bool Flight::reserve() {
   const bool whole = op == Op::write && one_call() && !list_ && !request_.owns_holes &&
                      (request_.flags & kFlagBehind) == 0 && extents->pieces() == 1 &&
                      exported().store().writes_whole(request_.handle) &&
-                     !exported().store().keeps_all(request_.handle, session_->near());
+                     !exported().store().keeps_all(session_->near());
   const Mode mode = op == Op::read || reads_under_lease ? Mode::read
                     : whole                             ? Mode::whole
                                                         : Mode::write;

@@ -146,6 +146,28 @@ TEST_F(LockOfAProcess, IsFreeWhenThatHasEndedAndNobodyHasToWaitForIt) {
   EXPECT_GE(held_by(child, child + 1), 29s) << "another's, who is gone";
 }
 
+// A forked child may present what it has inherited.
+TEST_F(LockOfAProcess, EndsBeforeItsRights) {
+  SimServer sim(test_seed());
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  auto a = client(sim, "a", child), b = sim.client("b");
+  const OpenFile f = create(*a, "f");
+  EXPECT_EQ(a->call(data_request(Op::write, f, range(0, 3)), "abc")->error(), 0);
+  EXPECT_EQ(a->call(request(Op::remove, a->welcome.root, "f"))->error(), 0);
+  a->hang_up();
+  sim.loop.run_for(10s);
+  EXPECT_EQ(sim.memory->open_rights(), 1u);
+  EXPECT_EQ(read_back(*b, f, 3), "abc");  // without a name, and still there
+  sim.loop.run_for(100s);
+  EXPECT_EQ(read_back(*b, f, 3), "abc");
+  b->send_raw(wire::encode_goodbye("bye"));
+  sim.loop.run_for(1s);
+  EXPECT_EQ(sim.memory->open_rights(), 0u);
+}
+
 TEST_F(LockOfAProcess, IsHeldForItsGraceWhileThatLivesOrNobodyCanTell) {
   EXPECT_GE(held_by(::getpid(), ::getpid()), 29s);
   EXPECT_GE(held_by(0, 0), 29s);

@@ -239,12 +239,14 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   };
   void await_client(Away away);
   void look_for_client(Away away);
+  void keep_rights(Duration time);
+  void keep_rights_no_more();
   void shed();
   void leave_if_drained();
   void say_goodbye();
   void pass_on_losses();
   void post_end();
-  void end();
+  void end(Duration rights_for = Duration::zero());
   void abort_all();
   void close_rights();
   void free_locks();
@@ -294,7 +296,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
 
   bool closing_ = false;  // refused: only waits for the refusal to go out
   bool stopping_ = false, leaving_ = false, ended_ = false, gone_ = false, dropped_ = false;
-  Loop::TimerId sweep_timer_ = 0, grace_timer_ = 0;
+  Loop::TimerId sweep_timer_ = 0, grace_timer_ = 0, rights_timer_ = 0;
   Time last_data_;       // when pulled data last landed on this connection
   Time last_moved_;      // the same, on any: a new connection is no excuse
   uint64_t handed_ = 0;  // bytes given to the connection

@@ -71,7 +71,7 @@ void Session::on_closed(const Error& why) {
 // Not that of another server, whose clients come back through its next life; nor that of somebody
 // who passes on what a client says, on another node perhaps. Memory cannot be passed on.
 uint32_t Session::own_pid() const {
-  const bool itself = near() || kernel_pid() == pid();
+  const bool itself = region_ || kernel_pid() == pid();
   return itself && !parts_.relayed ? kernel_pid() : 0;
 }
 
@@ -125,7 +125,19 @@ void Session::look_for_client(Away away) {
   }
   log::info("session {}: its client {}", parts_.info->id,
             gone ? "has ended without a word" : "has not come back");
-  end();
+  end(gone ? away.until - loop().now() : Duration::zero());
+}
+
+// A forked child may present the rights that it has inherited, of a file without a name too.
+void Session::keep_rights(Duration time) {
+  ++zombies_;
+  rights_timer_ = loop().after(time, [self = shared_from_this()] { self->keep_rights_no_more(); });
+}
+
+void Session::keep_rights_no_more() {
+  if (rights_timer_ == 0) return;
+  loop().cancel(std::exchange(rights_timer_, 0));
+  if (--zombies_ == 0) close_rights();
 }
 
 // ---- What it says of itself ----
@@ -285,7 +297,7 @@ void Session::post_end() {
   });
 }
 
-void Session::end() {
+void Session::end(Duration rights_for) {
   if (ended_) return;
   const auto alive = shared_from_this();
   ended_ = true;
@@ -297,6 +309,7 @@ void Session::end() {
   free_locks();
   pass_on_losses();
   parts_.tell(Parts::News::ended);
+  if (rights_for > Duration::zero() && !rights_.empty()) keep_rights(rights_for);
   if (zombies_ == 0) close_rights();
 }
 
@@ -327,7 +340,7 @@ void Session::close_rights() {
 }
 
 void Session::stop() {
-  if (ended_) return;
+  if (ended_) return keep_rights_no_more();
   stopping_ = true;
   shortcuts_.recall_all();
   shed();
@@ -382,6 +395,7 @@ void Session::stop_now() {
 
 void Session::drop() {
   dropped_ = ended_ = gone_ = true;
+  loop().cancel(std::exchange(rights_timer_, 0));
   loop().cancel(std::exchange(sweep_timer_, 0));
   loop().cancel(std::exchange(grace_timer_, 0));
   if (connection_) detach(Error(ECONNRESET, "the server is gone"), LeaseTable::Left::out_of_reach);

@@ -400,7 +400,7 @@ void SmallWrites::all_in_order(Queue& queue, Batches& out) {
 
 // Acknowledged when it is in memory.
 bool SmallWrites::kept(const SmallWriteRef& write) const {
-  return exported_.store().keeps_all(write->held->holder.handle, write->near);
+  return exported_.store().keeps_all(write->near);
 }
 
 // What is in one piece is written by one call; what is kept in memory, by whatever call comes.
