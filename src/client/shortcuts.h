@@ -90,7 +90,7 @@ class Shortcuts {
   struct Known {
     unsigned calls = 0;
     Time ask_at{};
-    Duration pause = kFirstPause;
+    Duration pause = kFirstTry;
     PathRef path;
     // Of the last path, for the next one: ext4 writes a file to the disk when it is closed after it
     // was cut, and whoever cuts it again waits for that.
@@ -105,6 +105,8 @@ class Shortcuts {
 
   static constexpr uint64_t kWorthAsking = 64 << 10;  // bytes of one request, or
   static constexpr unsigned kCallsWorthAsking = 4;
+  // Many who begin with a file at the same time are refused while the first one's is taken back.
+  static constexpr Duration kFirstTry = std::chrono::milliseconds(2);
   static constexpr Duration kFirstPause = std::chrono::milliseconds(100);
   static constexpr Duration kLongestPause = std::chrono::seconds(10);
   static constexpr Duration kLookEvery = std::chrono::milliseconds(5);
