@@ -1,8 +1,9 @@
 // One client rewrites a file in requests of 8 MiB through an export that is direct, and by an
-// io_uring of its own, with O_DIRECT and registered memory. On both sides four transfers of 1 MiB
-// are under way at any time: ours by two requests at a time, of which four chunks fit in the memory
-// that client and server share. Each has written the file once before it counts: memory is there
-// then, and registered.
+// io_uring of its own, with O_DIRECT and registered memory. On both sides as many transfers of 1
+// MiB are under way at any time: with ordinary memory four, by two requests at a time, of which
+// four chunks fit in the memory that client and server share; with memory of fb_alloc, which the
+// server reaches itself, eight, four of each of two requests. Each has written the file once before
+// it counts: memory is there then, and registered.
 #include "bench/direct_row.h"
 
 #include <fcntl.h>
@@ -26,8 +27,20 @@ constexpr uint64_t kPool = 64_MiB;
 constexpr uint64_t kFile = 256_MiB;
 constexpr uint64_t kRequest = 8_MiB;
 constexpr uint64_t kTransfer = 1_MiB;
-constexpr unsigned kDepth = 4;
 constexpr unsigned kRequests = 2;
+
+struct DirectSpec {
+  std::string id;
+  bool allocated;  // memory of fb_alloc
+  unsigned depth;  // transfers at a time
+  double at_least;
+};
+const DirectSpec kRows[] = {{"stream-direct", false, 4, 0.95}, {"stream-direct-alloc", true, 8, 0}};
+
+void fill(std::span<std::byte> bytes) {
+  for (uint64_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<std::byte>((i * 2654435761u >> 11) + i);
+}
 
 // Page-aligned, as O_DIRECT wants it.
 class Pages {
@@ -36,8 +49,7 @@ class Pages {
       : size_(size),
         at_(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
     if (at_ == MAP_FAILED) throw std::bad_alloc();
-    for (uint64_t i = 0; i < size; ++i)
-      bytes()[i] = static_cast<std::byte>((i * 2654435761u >> 11) + i);
+    fill(bytes());
   }
   ~Pages() { ::munmap(at_, size_); }
   Pages(const Pages&) = delete;
@@ -63,12 +75,12 @@ class DirectFile {
 };
 
 // Every request of the file holds the same; the last one is looked at.
-bool holds(const std::string& path, const Pages& expected) {
+bool holds(const std::string& path, std::span<const std::byte> expected) {
   const DirectFile file(path);
   const Pages got(kRequest);
   std::memset(got.bytes().data(), 0, kRequest);
   const ssize_t n = ::pread(file.fd(), got.bytes().data(), kRequest, kFile - kRequest);
-  return n == static_cast<ssize_t>(kRequest) && std::ranges::equal(got.bytes(), expected.bytes());
+  return n == static_cast<ssize_t>(kRequest) && std::ranges::equal(got.bytes(), expected);
 }
 
 // Keeps kRequests writes under way until the file is written.
@@ -101,14 +113,14 @@ class OurStream {
   std::atomic<bool> failed_{false};
 };
 
-void their_stream(Uring& ring, int fd, std::span<std::byte> bytes, int memory) {
+void their_stream(Uring& ring, unsigned depth, int fd, std::span<std::byte> bytes, int memory) {
   iovec pieces[kRequest / kTransfer];
   for (size_t i = 0; i < std::size(pieces); ++i)
     pieces[i] = {bytes.data() + i * kTransfer, kTransfer};
-  Uring::Ended ended[kDepth];
+  std::vector<Uring::Ended> ended(depth);
   unsigned under_way = 0;
   for (uint64_t at = 0; at < kFile || under_way > 0;) {
-    for (; under_way < kDepth && at < kFile; at += kTransfer, ++under_way) {
+    for (; under_way < depth && at < kFile; at += kTransfer, ++under_way) {
       const bool taken = ring.submit({.write = true,
                                       .fd = fd,
                                       .at = Offset(at),
@@ -124,30 +136,37 @@ void their_stream(Uring& ring, int fd, std::span<std::byte> bytes, int memory) {
   }
 }
 
-Row direct_row(const BenchOptions& options, const std::string& scratch) {
+Row direct_row(const BenchOptions& options, const std::string& scratch, const DirectSpec& spec) {
   const Bed bed(scratch, "posix", kPool, true, {{"export.bench.direct", "true"}});
   const std::string path = bed.directory() + "/stream";
   const Worker ours = [&](int, const std::function<void()>& go, Shared& out) {
     const auto store = must(bed.connect(Socket::unix_socket));
     OpenFile file = must(open_file(*store, "stream"));
-    const Pages bytes(kRequest);
-    OurStream(file, bytes.bytes()).run();
-    OurStream stream(file, bytes.bytes());
+    const Pages ordinary(kRequest);
+    std::span<std::byte> bytes = ordinary.bytes();
+    if (spec.allocated) {
+      std::byte* const lent = store->allocate(kRequest);
+      if (!lent) throw std::bad_alloc();
+      bytes = {lent, kRequest};  // until the process ends
+      fill(bytes);
+    }
+    OurStream(file, bytes).run();
+    OurStream stream(file, bytes);
     go();
     stream.run();
     out.operations = kFile / kRequest;
     out.verified = holds(path, bytes);
   };
   const Worker theirs = [&](int, const std::function<void()>& go, Shared& out) {
-    const auto ring = must(Uring::open(kDepth));
+    const auto ring = must(Uring::open(spec.depth));
     const DirectFile file(path);
     const Pages bytes(kRequest);
     const int memory = must(ring->add_memory(bytes.bytes()));
-    their_stream(*ring, file.fd(), bytes.bytes(), memory);
+    their_stream(*ring, spec.depth, file.fd(), bytes.bytes(), memory);
     go();
-    their_stream(*ring, file.fd(), bytes.bytes(), memory);
+    their_stream(*ring, spec.depth, file.fd(), bytes.bytes(), memory);
     out.operations = kFile / kRequest;
-    out.verified = holds(path, bytes);
+    out.verified = holds(path, bytes.bytes());
   };
   const auto rate = [](const FleetResult& f) {
     return static_cast<double>(kFile) / f.seconds / 1e6;
@@ -159,27 +178,32 @@ Row direct_row(const BenchOptions& options, const std::string& scratch) {
     measure(them, 0, 1, theirs, rate);
   }
   Row row;
-  row.id = "stream-direct";
-  row.what =
-      "1 client, requests of 8 MiB, 4 transfers of 1 MiB at a time, O_DIRECT, an allocated "
-      "file that is not in the page cache";
+  row.id = spec.id;
+  row.what = fmt::format(
+      "1 client, requests of 8 MiB{}, {} transfers of 1 MiB at a time, O_DIRECT, an allocated "
+      "file that is not in the page cache",
+      spec.allocated ? ", memory of fb_alloc" : "", spec.depth);
   row.against = "the client's own io_uring with O_DIRECT and registered memory";
   compare(row, us, them, false);
   row.verified = row.verified && warm.verified;
   row.unit = "MB/s";
-  row.at_least = 0.95;
+  row.at_least = spec.at_least;
   return row;
 }
 
 }  // namespace
 
 void add_direct_row(const BenchOptions& options, const std::string& scratch, Report& report) {
-  if (!wanted(options, "stream-direct")) return;
-  if (const auto ring = Uring::open(1); !ring)
-    return report.left_out.push_back("stream-direct: " + ring.error().message());
-  const std::string folder = scratch + "/direct";
-  ::mkdir(folder.c_str(), 0755);
-  add_row(options, report, "stream-direct", [&] { return direct_row(options, folder); });
+  for (const DirectSpec& spec : kRows) {
+    if (!wanted(options, spec.id)) continue;
+    if (const auto ring = Uring::open(1); !ring) {
+      report.left_out.push_back(spec.id + ": " + ring.error().message());
+      continue;
+    }
+    const std::string folder = scratch + "/" + spec.id;
+    ::mkdir(folder.c_str(), 0755);
+    add_row(options, report, spec.id, [&] { return direct_row(options, folder, spec); });
+  }
 }
 
 }  // namespace forebay::bench

@@ -74,7 +74,8 @@ std::string verdict(const Row& row) {
   if (!row.verified) return "WRONG DATA";
   const bool slow = row.ratio < row.at_least;
   const bool dear = row.cpu_at_most && row.cpu_ratio && *row.cpu_ratio > *row.cpu_at_most;
-  return slow ? "below" : dear ? "too much CPU" : "ok";
+  const bool has_bar = row.at_least > 0 || row.cpu_at_most;
+  return slow ? "below" : dear ? "too much CPU" : has_bar ? "ok" : "";
 }
 
 }  // namespace
@@ -87,8 +88,9 @@ std::string Report::table() const {
                   "id", wide, "ours", "theirs", "unit", "ratio", "floor", "cpu", "most");
   for (const Row& row : rows) {
     out +=
-        fmt::format("{:<{}} {:>10} {:>10} {:<8} {:>7.2f} {:>7.2f} {:>7} {:>7}  {}\n", row.id, wide,
-                    figure(row.ours), figure(row.theirs), row.unit, row.ratio, row.at_least,
+        fmt::format("{:<{}} {:>10} {:>10} {:<8} {:>7.2f} {:>7} {:>7} {:>7}  {}\n", row.id, wide,
+                    figure(row.ours), figure(row.theirs), row.unit, row.ratio,
+                    row.at_least > 0 ? fmt::format("{:.2f}", row.at_least) : "",
                     row.cpu_ratio ? fmt::format("{:.2f}", *row.cpu_ratio) : "",
                     row.cpu_at_most ? fmt::format("{:.2f}", *row.cpu_at_most) : "", verdict(row));
   }

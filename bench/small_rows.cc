@@ -14,11 +14,17 @@ struct SmallSpec {
   std::vector<Override> settings = {};  // of the server, beside the defaults
 };
 
+const Override kForwarded{"export.bench.shortcuts", "false"};
+
 const SmallSpec kRows[] = {
     {"small-1", 1, Load::Layout::strided, 1.0},
     {"small-8", 8, Load::Layout::strided, 1.6},
     {"small-8-seq", 8, Load::Layout::sequential, 2.5},
     {"small-behind", 8, Load::Layout::strided, 3.5, {{"export.bench.write_behind", "on"}}},
+    // Through the server, also where clients could do it themselves.
+    {"small-1-forwarded", 1, Load::Layout::strided, 0, {kForwarded}},
+    {"small-8-forwarded", 8, Load::Layout::strided, 0, {kForwarded}},
+    {"small-8-seq-forwarded", 8, Load::Layout::sequential, 0, {kForwarded}},
 };
 
 Row small_row(Forward& forward, const SmallSpec& spec) {

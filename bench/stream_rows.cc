@@ -34,6 +34,14 @@ const StreamSpec kRows[] = {
     {"stream-tcp", true, 1, Way::tcp, 0.88},
 };
 
+// Through the server, also where a client could do it itself.
+const StreamSpec kForwardedRows[] = {
+    {"stream-write-forwarded", true, 1, Way::shared_memory, 0},
+    {"stream-write-alloc-forwarded", true, 1, Way::fb_alloc, 0},
+    {"stream-read-forwarded", false, 1, Way::shared_memory, 0},
+    {"stream-16-forwarded", true, 16, Way::shared_memory, 0},
+};
+
 const StreamSpec kTmpfsRows[] = {
     {"stream-read-tmpfs", false, 1, Way::shared_memory, 0.75},
     {"stream-read-alloc-tmpfs", false, 1, Way::fb_alloc, 0.90},
@@ -77,10 +85,11 @@ Row stream_row(const Bed& bed, const BenchOptions& options, const StreamSpec& sp
   return row;
 }
 
-void add_streams(Forward& forward, const std::string& scratch, std::span<const StreamSpec> specs) {
+void add_streams(Forward& forward, const std::string& scratch, std::span<const StreamSpec> specs,
+                 const std::vector<Override>& settings = {}) {
   if (std::ranges::none_of(specs, [&](const auto& spec) { return forward.wants({spec.id}); }))
     return;
-  const Bed bed(scratch, "posix", Forward::kPool, true);
+  const Bed bed(scratch, "posix", Forward::kPool, true, settings);
   for (const StreamSpec& spec : specs) {
     forward.add({spec.id},
                 [&] { return std::vector<Row>{stream_row(bed, forward.options, spec)}; });
@@ -92,6 +101,8 @@ void add_streams(Forward& forward, const std::string& scratch, std::span<const S
 
 void stream_rows(Forward& forward) {
   add_streams(forward, forward.scratch + "/streams", kRows);
+  add_streams(forward, forward.scratch + "/forwarded", kForwardedRows,
+              {{"export.bench.shortcuts", "false"}});
   if (file_system_of("/dev/shm") != "tmpfs") {
     return forward.leave_out({kTmpfsRows[0].id, kTmpfsRows[1].id}, "/dev/shm is no tmpfs here");
   }

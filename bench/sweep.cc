@@ -87,8 +87,11 @@ void plot(const Sweep& sweep, const std::string& figure, const std::string& titl
 
 namespace {
 
+// Without shortcuts: what clients do themselves has no scheduler.
 std::vector<Override> settings(const std::string& directory, const std::string& scheduler) {
-  return {{"export.bench.path", directory}, {"export.bench.scheduler", scheduler}};
+  return {{"export.bench.path", directory},
+          {"export.bench.scheduler", scheduler},
+          {"export.bench.shortcuts", "false"}};
 }
 
 }  // namespace
