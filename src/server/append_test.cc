@@ -137,6 +137,59 @@ TEST_F(SharedServer, AppendsFollowWritesAndResizes) {
   EXPECT_EQ(b_->call(append(others_, 3), "mno")->reply().value, 0u);
 }
 
+TEST_F(SharedServer, WhoMayOnlyReadMovesNoEnd) {
+  EXPECT_EQ(a_->call(append(file_, 3), "abc")->reply().value, 0u);
+  const OpenFile reader = opened(*b_, Access::read);
+  read_back(*b_, reader, 3);  // its session knows the right from now on
+  constexpr uint64_t kFar = uint64_t{1} << 50;
+  for (const bool pulled : {false, true}) {
+    EXPECT_EQ(b_->call(append(reader, 1000), std::string(1000, 'x'), pulled)->error(), EBADF);
+    const auto far = b_->call(data_request(Op::write, reader, range(kFar, 1)), "x", pulled);
+    EXPECT_EQ(far->error(), EBADF);
+  }
+  Request allocate = request(Op::fallocate, reader.handle);
+  allocate.right = reader.right;
+  allocate.length = Length(kFar);
+  EXPECT_EQ(b_->call(std::move(allocate))->error(), EBADF);
+  EXPECT_EQ(a_->call(append(file_, 3), "def")->reply().value, 3u);
+  EXPECT_NE(sim_->server->status().find("\"holes\": 0"), std::string::npos);
+}
+
+TEST_F(SharedServer, WhatIsNotWrittenMovesNoEnd) {
+  EXPECT_EQ(a_->call(append(file_, 3), "abc")->reply().value, 0u);
+  constexpr uint64_t kFar = uint64_t{1} << 50;
+  sim_->store->add({.op = Op::write, .error = EFBIG});
+  sim_->store->add({.op = Op::fallocate, .error = EFBIG});
+  Request allocate = request(Op::fallocate, file_.handle);
+  allocate.right = file_.right;
+  allocate.length = Length(kFar);
+  const auto lands_behind = [&](uint64_t end) {
+    sim_->store->clear();
+    const uint64_t place = b_->call(append(others_, 3), "def")->reply().value;
+    sim_->store->add({.op = Op::write, .error = EFBIG});
+    sim_->store->add({.op = Op::fallocate, .error = EFBIG});
+    return place == end;
+  };
+  EXPECT_EQ(a_->call(std::move(allocate))->error(), EFBIG);
+  EXPECT_TRUE(lands_behind(3));
+  EXPECT_EQ(a_->call(data_request(Op::write, file_, range(kFar, 1)), "x")->error(), EFBIG);
+  EXPECT_TRUE(lands_behind(6));
+  const std::string large(100'000, 'x');
+  EXPECT_EQ(a_->call(data_request(Op::write, file_, range(kFar, large.size())), large)->error(),
+            EFBIG);
+  EXPECT_TRUE(lands_behind(9));
+  // Two at a time, the nearer of which fails first; one of the short way (small_writes.h).
+  sim_->store->clear();
+  EXPECT_EQ(a_->call(data_request(Op::write, file_, range(0, 1)), "a")->error(), 0);
+  EXPECT_EQ(a_->call(data_request(Op::write, file_, range(0, 1)), "a")->error(), 0);
+  sim_->store->add({.op = Op::write, .error = EFBIG});
+  const auto near = a_->send(data_request(Op::write, file_, range(kFar, 1)), "x");
+  const auto far = a_->send(data_request(Op::write, file_, range(2 * kFar, 1)), "x");
+  EXPECT_EQ(a_->wait(near).error(), EFBIG);
+  EXPECT_EQ(a_->wait(far).error(), EFBIG);
+  EXPECT_TRUE(lands_behind(12));
+}
+
 TEST_F(SharedServer, AFailedAppendLeavesAHoleUntilItComesAgain) {
   a_->call(append(file_, 3), "abc");
   sim_->store->add({.op = Op::write, .error = ENOSPC});

@@ -107,6 +107,7 @@ void Flight::start() {
 }
 
 void Flight::go() {
+  if (here_ && !may_write()) return;
   if (here_ && (request_.flags & kFlagAppend) != 0) return ask_place();
   if (here_ && op == Op::resize) return wait_for_resize();
   if (here_) note_end();
@@ -188,6 +189,16 @@ void Flight::gate_open() {
 
 // ---- Appends, and what else moves the end of a file (shared_state.h) ----
 
+// Before the end moves for it: what somebody may not do must leave no trace. False: it is answered.
+bool Flight::may_write() {
+  const bool appends = (request_.flags & kFlagAppend) != 0;
+  const bool writes = op == Op::write || op == Op::fallocate;
+  if (!writes || (!appends && !exported().state().keeps_ends())) return true;
+  auto good = exported().store().admits(request_);
+  if (!good) fail(std::move(good).error());
+  return good.has_value();
+}
+
 void Flight::ask_place() {
   append_.emplace(Append{request_.handle, request_.once, {}});
   exported().state().place(request_, total_, loop(),
@@ -233,11 +244,15 @@ void Flight::wait_for_resize() {
 }
 
 void Flight::note_end() {
+  uint64_t end = 0;
   if (op == Op::write) {
     const Result<Extents> all = list_ ? list_->reserved() : Result<Extents>(request_.file);
-    if (all) exported().state().writes_to(request_.handle, all->bounds().end().value);
+    if (all) end = all->bounds().end().value;
   } else if (op == Op::fallocate && (request_.flags & (kFlagKeepSize | kFlagPunchHole)) == 0) {
-    exported().state().writes_to(request_.handle, request_.offset.value + request_.length.value);
+    end = request_.offset.value + request_.length.value;
+  }
+  if (end != 0 && exported().state().writes_to(request_.handle, end)) {
+    moved_.emplace(End{request_.handle, end});
   }
 }
 
@@ -414,6 +429,7 @@ void Flight::answer(const Result<Reply>& result, SmallData&& data) {
   if (charge_ticket_) exported().pool_for(here_).forget(charge_ticket_);
   let_go();
   settle_place(&result);
+  if (result) moved_.reset();
   const std::optional<Handle> file = changed();
   if (busy_ == 0) release();
   if (!file || busy_ > 0) return reply(result, std::move(data));
@@ -457,6 +473,9 @@ void Flight::tell_holders() {
 
 void Flight::release() {
   tell_resized(false);  // unless it was told that it is done
+  if (const auto moved = std::exchange(moved_, std::nullopt)) {
+    exported().state().not_written(moved->handle, moved->end);
+  }
   reservation_.release();
   list_.reset();
   charge_.reset();

@@ -130,6 +130,7 @@ class Flight : public std::enable_shared_from_this<Flight> {
   void placed(Result<SharedState::Place> place);
   void settle_place(const Result<Reply>* result);
   void wait_for_resize();
+  bool may_write();
   void note_end();
   bool reserve();
   Result<Extents> wanted() const;
@@ -161,6 +162,11 @@ class Flight : public std::enable_shared_from_this<Flight> {
     bool written = false;  // the grant is, in the journal
   };
   std::optional<Append> append_;
+  struct End {
+    Handle handle;
+    uint64_t end = 0;
+  };
+  std::optional<End> moved_;       // of a file, by what is not known to be written
   std::optional<Handle> resizes_;  // until the shared state knows the outcome
   Reservation reservation_;
   std::unique_ptr<ListPull> list_;

@@ -220,6 +220,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
                                        std::string_view right, uint64_t size) const;
   void begin_small(SmallWriteRef write);
   void answer_small(const SmallWrite& write);
+  void not_written(const SmallWrite& w);
   void issue_small();
   void forget_small(Slot& slot);
 

@@ -267,6 +267,7 @@ void Session::abort_small(Slot& slot) {
   const SmallWriteRef small = slot.small;
   forget_small(slot);
   if (exported().small_writes.drop(*small)) {
+    not_written(*small);
     end_use(*small->held);
   } else {
     ++zombies_;

@@ -143,6 +143,7 @@ void Session::written(SmallWrite& w) {
   const auto alive = shared_from_this();
   Slot& slot = slots_[w.id.slot];
   const std::shared_ptr<HeldRight> held = w.held;
+  if (w.error) not_written(w);
   if (w.state == SmallWrite::State::issued && !std::exchange(w.told, true) &&
       exported().leases->any() && exported().has_store()) {
     const SmallWriteRef ref = slot.small.get() == &w ? slot.small : nullptr;
@@ -173,6 +174,10 @@ void Session::written(SmallWrite& w) {
     answer_small(w);
   }
   leave_if_drained();
+}
+
+void Session::not_written(const SmallWrite& w) {
+  exported().state().not_written(w.held->holder.handle, w.file.bounds().end().value);
 }
 
 void Session::answer_small(const SmallWrite& w) {

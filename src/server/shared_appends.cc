@@ -30,12 +30,27 @@ void SharedState::drop_if_idle(const LiveRef& live) {
   live_files_ = live_.size();
 }
 
-void SharedState::push_end(const Handle& handle, uint64_t end) {
+bool SharedState::push_end(const Handle& handle, uint64_t end) {
   std::lock_guard lock(mutex_);
   const LiveRef live = closed_ ? nullptr : live_of(handle, false);
-  if (!live) return;
+  if (!live) return false;
   uint64_t& moved = live->end ? *live->end : live->floor;
   moved = std::max(moved, end);
+  return true;
+}
+
+// One that others have moved on meanwhile stays: what they were given is behind it.
+void SharedState::not_written(const Handle& handle, uint64_t end) {
+  std::lock_guard lock(mutex_);
+  const LiveRef live = closed_ ? nullptr : live_of(handle, false);
+  if (live && live->end == end) unlearn(live);
+}
+
+// Under the lock. The next append asks the file system, when all that is under way has ended.
+void SharedState::unlearn(const LiveRef& live) {
+  live->end.reset();
+  live->floor = 0;
+  drop_if_idle(live);
 }
 
 bool SharedState::keeps_end(const Handle& handle) {

@@ -11,7 +11,8 @@
 // when the grant is written: from there on it is an ordinary write, that merges with its neighbours
 // as any other. The end of a file is learnt once, as the larger of what the journal says and the
 // size that the file has when nobody writes to it; from then on every write, resize and truncation
-// that goes through this server moves it.
+// that goes through this server moves it. What fails after it has moved the end makes it unknown
+// again; whoever may not write never moves it.
 //
 // Invariants:
 //  1. What was answered is in the journal; what was answered to a request with a Once is answered
@@ -115,10 +116,15 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   void named(const Once& once, attr::Named outcome);
 
   // ---- What moves the end. ----
-  // Before it reserves. Writes in order of arrival: so are places.
-  void writes_to(const Handle& handle, uint64_t end) {
-    if (live_files_.load(std::memory_order_relaxed) != 0) push_end(handle, end);
+  // Before it reserves, by whoever may write. Writes in order of arrival: so are places. True: the
+  // end is kept here, and if it comes to nothing not_written() is to be called.
+  bool writes_to(const Handle& handle, uint64_t end) {
+    return live_files_.load(std::memory_order_relaxed) != 0 && push_end(handle, end);
   }
+  // What was to end there has failed. If it had moved the end, that is learnt again.
+  void not_written(const Handle& handle, uint64_t end);
+  // Is the end of any file kept here?
+  bool keeps_ends() const { return live_files_.load(std::memory_order_relaxed) != 0; }
   // Is the end of the file kept here, so that whoever moves it must say so?
   bool keeps_end(const Handle& handle);
   // Around a resize: `then` runs at once, or later on the loop, and ends with resized().
@@ -216,7 +222,7 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   void run_syncs();
 
   // Appends (shared_appends.cc).
-  void push_end(const Handle& handle, uint64_t end);
+  bool push_end(const Handle& handle, uint64_t end);
   LiveRef live_of(const Handle& handle, bool make);
   uint64_t cut(const Handle& handle, uint64_t size);
   Result<Place> grant(Live& live, const Once& once, uint64_t length);
@@ -227,6 +233,7 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   void ask_size(const LiveRef& live);
   void learnt(const LiveRef& live, Result<Reply>&& result);
   void drop_if_idle(const LiveRef& live);
+  void unlearn(const LiveRef& live);
 
   const uint64_t id_;
   std::optional<Around> around_;
