@@ -47,7 +47,9 @@ Result<uint64_t> State::apply(const Command& c) {
     case Kind::lost:
       return settle(*file, c);
     case Kind::hole:
-      return add_hole(*file, c.value, c.extra), c.value;
+      return add_hole(*file, c.value, {c.extra}), c.value;
+    case Kind::give_back:
+      return give_back(*file, c);
     case Kind::cut:
       return cut(*file, c);
     default:
@@ -90,6 +92,8 @@ Result<uint64_t> State::add_file(const Command& c) {
 }
 
 Result<uint64_t> State::forget_file(const Command& c) {
+  at(c.file)->values.each(
+      [&](std::string_view name, uint64_t) { attribute_bytes_ -= attribute_bytes(name); });
   numbers_.erase(at(c.file)->key);
   files_.erase(c.file);
   return uint64_t{0};
@@ -149,6 +153,8 @@ Result<uint64_t> State::change(File& file, const Command& c) {
       return strange(c, "is unknown");
   }
   if (!done) return std::move(done).error();
+  if (c.kind == Kind::create) attribute_bytes_ += attribute_bytes(c.name);
+  if (c.kind == Kind::remove) attribute_bytes_ -= attribute_bytes(c.name);
   remember(c.once, {c.once.sequence, c.kind, c.file, before});
   if (c.kind == Kind::remove && file.bare() && file.end == 0) (void)forget_file(c);
   return before;
@@ -173,7 +179,7 @@ uint64_t State::end(uint32_t file) const {
 std::vector<Hole> State::holes(uint32_t number) const {
   std::vector<Hole> all;
   if (const File* file = at(number)) {
-    for (const auto& [offset, length] : file->holes) all.push_back({offset, length});
+    for (const auto& [offset, hole] : file->holes) all.push_back({offset, hole.length});
   }
   return all;
 }
@@ -183,7 +189,8 @@ Result<uint64_t> State::grant(File& file, const Command& c) {
   if (c.extra == 0 || c.value > kMaxOffset || c.extra > kMaxOffset - c.value) {
     return Error(EFBIG, "an append would end beyond the largest offset");
   }
-  if (!file.open.emplace(c.value, Grant{c.extra, c.once}).second) {
+  const Grant made{c.extra, c.once, std::min(file.end, c.value)};
+  if (!file.open.emplace(c.value, made).second) {
     return strange(c, "the place was granted before");
   }
   file.end = std::max(file.end, c.value + c.extra);
@@ -203,14 +210,72 @@ Result<uint64_t> State::settle(File& file, const Command& c) {
     }
     if (hole != file.holes.end()) file.holes.erase(hole);
   } else if (granted != file.open.end()) {
-    add_hole(file, c.value, granted->second.length);
+    add_hole(file, c.value, granted->second);
   }
   if (granted != file.open.end()) file.open.erase(granted);
   return c.value;
 }
 
-void State::add_hole(File& file, uint64_t offset, uint64_t length) const {
-  file.holes[offset] = length;
+// Its request never was, if it comes again.
+Result<uint64_t> State::give_back(File& file, const Command& c) {
+  Done* const mine = lane(c.once);
+  if (mine && mine->sequence == c.once.sequence && mine->kind == Kind::append &&
+      mine->file == c.file && mine->value == c.value) {
+    mine->kind = Kind::life;
+    mine->open = false;
+  }
+  file.open.erase(c.value);
+  file.holes.erase(c.value);
+  file.end = c.extra;
+  return c.value;
+}
+
+void State::came_again(const Done& done) {
+  File* const file = at(done.file);
+  if (!file) return;
+  for (auto* const places : {&file->open, &file->holes}) {
+    if (const auto found = places->find(done.value); found != places->end()) {
+      found->second.again = true;
+      found->second.untouched = false;
+    }
+  }
+}
+
+void State::untouched(uint32_t number, uint64_t place) {
+  File* const file = at(number);
+  if (!file) return;
+  const auto hole = file->holes.find(place);
+  if (hole != file->holes.end()) hole->second.untouched = !hole->second.again;
+}
+
+std::vector<Command> State::giving_back(uint32_t number, uint64_t place) const {
+  std::vector<Command> all;
+  const File* const file = at(number);
+  if (!file) return all;
+  const auto last = file->open.find(place);
+  if (last == file->open.end() || last->second.again || place + last->second.length != file->end) {
+    return all;
+  }
+  const auto give = [&](uint64_t at, const Grant& grant) {
+    all.push_back({Kind::give_back, number, at, grant.before, grant.once});
+  };
+  give(place, last->second);
+  for (auto hole = file->holes.rbegin(); hole != file->holes.rend(); ++hole) {
+    const Command& next = all.back();
+    const uint64_t end = hole->first + hole->second.length;
+    if (!hole->second.untouched || end != next.value || end != next.extra) break;
+    give(hole->first, hole->second);
+  }
+  return all;
+}
+
+bool State::has_open(uint32_t number) const {
+  const File* const file = at(number);
+  return file && !file->open.empty();
+}
+
+void State::add_hole(File& file, uint64_t offset, const Grant& grant) const {
+  file.holes[offset] = grant;
   if (file.holes.size() <= limits_.holes) return;
   file.holes.erase(file.holes.begin());
   ++file.more_holes;
@@ -260,7 +325,9 @@ Done* State::lane(const Once& once) {
 Result<std::optional<Done>> State::recall(const Once& once) const {
   const Done* const last = lane(once);
   if (!last || last->sequence < once.sequence) return std::optional<Done>();
-  if (last->sequence == once.sequence) return std::optional(*last);
+  if (last->sequence == once.sequence) {
+    return last->kind == Kind::life ? std::optional<Done>() : std::optional(*last);
+  }
   return Error(ECANCELED, fmt::format("request {} of a client that has gone on to {}",
                                       once.sequence, last->sequence));
 }
@@ -366,8 +433,8 @@ void State::snapshot(const std::function<void(const Command&)>& tell) const {
       tell({.kind = Kind::create, .file = number, .value = value, .name = name});
     });
     if (file->end != 0) tell({.kind = Kind::cut, .file = number, .value = file->end});
-    for (const auto& [offset, length] : file->holes) {
-      tell({.kind = Kind::hole, .file = number, .value = offset, .extra = length});
+    for (const auto& [offset, hole] : file->holes) {
+      tell({.kind = Kind::hole, .file = number, .value = offset, .extra = hole.length});
     }
   }
   for (const auto& [id, client] : clients_) {

@@ -9,7 +9,9 @@
 // Appends. A place is granted first and written then. A grant is open until its write has ended: it
 // is settled (`wrote`), or its bytes are a hole (`lost`). A request that comes again gets the place
 // that it had, and writes the same bytes there; so a grant belongs to its request for ever, also
-// in a later life of the server, and nobody else can have it (the fence).
+// in a later life of the server, and nobody else can have it (the fence). Except a place at the end
+// of which nothing was written, and whose request has failed for certain: it is given back, and the
+// request, should it come again, is a new one.
 //
 // Names. Before a request that cannot be done twice changes a name (create exclusive, rename, link,
 // remove), what it is about to do is a Command, its intent; and what came of it another. After a
@@ -60,6 +62,8 @@ struct Command {
     forget_client,  // once.client, client2
     intend,         // once, name: what is about to be done to names (Intent), opaque here
     named,          // once, value (Named): it is done, or not
+    give_back,      // file, value (the place), extra (the end from now on), once: nothing was
+                    // written there, and nothing will be
   };
   Kind kind = Kind::life;
   uint32_t file = 0;
@@ -112,6 +116,15 @@ class State {
   uint64_t end(uint32_t file) const;  // 0: nothing was appended
   std::vector<Hole> holes(uint32_t file) const;
 
+  // ---- Places that nobody has written to. Known in one life only, so that no crash hides a write.
+  // The request of an open place, or of a hole, has come again: it may be written twice at a time.
+  void came_again(const Done& done);
+  // It is a hole now, to which nothing was or will be written, unless its request comes again.
+  void untouched(uint32_t file, uint64_t place);
+  // What gives the last place of a file back, and the untouched holes just before it. Empty: it is
+  // not the last, or somebody else may write there.
+  std::vector<Command> giving_back(uint32_t file, uint64_t place) const;
+
   // Commands that make an empty State into this one.
   void snapshot(const std::function<void(const Command&)>& tell) const;
 
@@ -121,6 +134,7 @@ class State {
   Handle handle(uint32_t file) const;  // one of its handles; empty: it is not known
   // Every file, by one of its handles.
   std::vector<std::pair<uint32_t, Handle>> files() const;
+  bool has_open(uint32_t file) const;  // grants
   // Files of which nothing is known but an end that their size shows as well.
   std::vector<uint32_t> bare_files(size_t most) const;
   // Grants that nobody can come back for: their requests had no Once.
@@ -135,11 +149,19 @@ class State {
     size_t holes = 0;  // listed or not
   };
   Counts counts() const;
+  // Memory that attributes take, about.
+  size_t attribute_bytes() const { return attribute_bytes_; }
+  static size_t attribute_bytes(std::string_view name) { return name.size() + kAttributeBytes; }
 
  private:
+  static constexpr size_t kAttributeBytes = 96;  // of one, beside its name
+
   struct Grant {
     uint64_t length;
-    Once once;
+    Once once = {};
+    uint64_t before = 0;     // the end when it was granted
+    bool again = false;      // its request came again
+    bool untouched = false;  // a hole that may be given back
   };
   struct File {
     explicit File(size_t attributes) : values(attributes) {}
@@ -147,7 +169,7 @@ class State {
     Values values;
     uint64_t end = 0;
     std::map<uint64_t, Grant> open;  // by place
-    std::map<uint64_t, uint64_t> holes;
+    std::map<uint64_t, Grant> holes;
     size_t more_holes = 0;  // not listed
     bool bare() const { return values.size() == 0 && open.empty() && holes.empty(); }
   };
@@ -170,6 +192,7 @@ class State {
   Result<uint64_t> change(File& file, const Command& c);
   Result<uint64_t> grant(File& file, const Command& c);
   Result<uint64_t> settle(File& file, const Command& c);
+  Result<uint64_t> give_back(File& file, const Command& c);
   Result<uint64_t> cut(File& file, const Command& c);
   Result<uint64_t> restore_lane(const Command& c);
   Result<uint64_t> forget_client(const Command& c);
@@ -179,7 +202,7 @@ class State {
   void remember(const Once& once, const Done& done);
   Done* lane(const Once& once);
   const Done* lane(const Once& once) const { return const_cast<State*>(this)->lane(once); }
-  void add_hole(File& file, uint64_t offset, uint64_t length) const;
+  void add_hole(File& file, uint64_t offset, const Grant& grant) const;
   File* at(uint32_t number);
   const File* at(uint32_t number) const { return const_cast<State*>(this)->at(number); }
 
@@ -187,6 +210,7 @@ class State {
   uint64_t life_ = 0;
   uint32_t last_file_ = 0;
   size_t lanes_ = 0;
+  size_t attribute_bytes_ = 0;
   std::unordered_map<uint32_t, std::unique_ptr<File>> files_;
   std::unordered_map<std::string, uint32_t, Hash, std::equal_to<>> numbers_;  // by key
   std::unordered_map<ClientId, Client, Hash> clients_;

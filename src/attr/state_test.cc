@@ -182,5 +182,32 @@ TEST(State, ASnapshotIsAllOfIt) {
   EXPECT_GT(state.counts().files, 0u);
 }
 
+TEST(State, ALastPlaceThatNobodyHasWrittenToIsGivenBack) {
+  State state;
+  const uint32_t f = with_file(state, "f");
+  const auto granted = [&](uint64_t place, uint64_t length, const Once& by) {
+    ASSERT_TRUE(state.apply({Kind::append, f, place, length, by}));
+  };
+  granted(0, 10, once(1, 1));
+  ASSERT_TRUE(state.apply({Kind::wrote, f, 0, 0, once(1, 1)}));
+  granted(100, 5, once(1, 2));  // somebody has written up to here meanwhile
+  granted(105, 5, once(2, 1));
+  granted(110, 5, once(3, 1));
+  EXPECT_TRUE(state.giving_back(f, 105).empty()) << "not the last";
+  ASSERT_TRUE(state.apply({Kind::lost, f, 105, 0, once(2, 1)}));
+  state.untouched(f, 105);
+  ASSERT_TRUE(state.apply({Kind::lost, f, 100, 0, once(1, 2)}));  // by whom, nobody knows
+  for (const Command& c : state.giving_back(f, 110)) ASSERT_TRUE(state.apply(c));
+  EXPECT_EQ(state.end(f), 105u) << "with the hole before it";
+  EXPECT_EQ(state.holes(f), (std::vector<Hole>{{100, 5}}));
+  EXPECT_FALSE(state.recall(once(3, 1))->has_value()) << "it never was";
+  EXPECT_FALSE(state.recall(once(2, 1))->has_value());
+  EXPECT_EQ(seen(copied(state)), seen(state));
+  granted(105, 7, once(2, 1));
+  state.came_again(**state.recall(once(2, 1)));
+  EXPECT_TRUE(state.giving_back(f, 105).empty()) << "two of them may write there";
+  EXPECT_EQ(state.recall(once(2, 1)).value()->value, 105u);
+}
+
 }  // namespace
 }  // namespace forebay::attr

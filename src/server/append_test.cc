@@ -192,17 +192,65 @@ TEST_F(SharedServer, WhatIsNotWrittenMovesNoEnd) {
 
 TEST_F(SharedServer, AFailedAppendLeavesAHoleUntilItComesAgain) {
   a_->call(append(file_, 3), "abc");
-  sim_->store->add({.op = Op::write, .error = ENOSPC});
+  sim_->store->add({.op = Op::write, .nth = 0, .error = ENOSPC});
+  sim_->store->add({.op = Op::write, .nth = 1, .error = ENOSPC});  // merged, then each by itself
   const Once once{5, 6, 1, 0};
-  EXPECT_EQ(a_->call(append(file_, 4, once), "defg")->error(), ENOSPC);
+  const auto failed = a_->send(append(file_, 4, once), "defg");
+  const auto behind = a_->send(append(file_, 3), "hij");
+  EXPECT_EQ(a_->wait(failed).error(), ENOSPC);
+  ASSERT_EQ(a_->wait(behind).error(), 0);
+  EXPECT_EQ(behind->reply().value, 7u) << "it had its place already";
   sim_->store->clear();
-  EXPECT_EQ(b_->call(append(others_, 3), "hij")->reply().value, 7u);
   EXPECT_EQ(read_back(*a_, file_, 100), std::string("abc\0\0\0\0hij", 10));
   EXPECT_NE(sim_->server->status().find("\"holes\": 1"), std::string::npos);
   EXPECT_EQ(b_->call(append(others_, 4, once), "defg")->reply().value, 3u);
   EXPECT_EQ(read_back(*a_, file_, 100), "abcdefghij");
   EXPECT_NE(sim_->server->status().find("\"holes\": 0"), std::string::npos);
   EXPECT_EQ(b_->call(append(others_, 4, once), "defg")->reply().value, 3u) << "from memory";
+}
+
+TEST_F(SharedServer, AFullDiskTurnsNoLogIntoZeros) {
+  a_->call(append(file_, 3), "abc");
+  sim_->store->add({.op = Op::write, .error = ENOSPC});
+  std::vector<RawClient::CallRef> failed;
+  for (uint64_t i = 1; i <= 60; ++i) {
+    const bool mine = i % 2 == 0;
+    const size_t size = 1 + i * 997 % 30'000;
+    failed.push_back(
+        (mine ? a_ : b_)
+            ->send(append(mine ? file_ : others_, size, {5, 6, 1, static_cast<uint16_t>(i)}),
+                   pattern(i, size), i % 3 == 0));
+    if (i % 7 == 0) (mine ? a_ : b_)->wait(failed.back());
+  }
+  for (const auto& call : failed) {
+    a_->wait(call);
+    b_->wait(call);
+    EXPECT_EQ(call->error(), ENOSPC);
+  }
+  sim_->store->clear();
+  EXPECT_NE(sim_->server->status().find("\"open_places\": 0, \"holes\": 0"), std::string::npos);
+  EXPECT_EQ(b_->call(append(others_, 3), "def")->reply().value, 3u);
+  // The last of them comes again: it was never done, and the place is another's by now.
+  const size_t size = 1 + 60 * 997 % 30'000;
+  EXPECT_EQ(b_->call(append(others_, size, {5, 6, 1, 60}), pattern(60, size))->reply().value, 6u);
+  EXPECT_EQ(b_->call(append(others_, size, {5, 6, 1, 60}), pattern(60, size))->reply().value, 6u);
+  EXPECT_EQ(read_back(*a_, file_, 6), "abcdef");
+}
+
+TEST_F(SharedServer, WhatWasWrittenInPartKeepsItsPlace) {
+  a_->call(append(file_, 3), "abc");
+  sim_->store->add(
+      {.op = Op::write, .action = FaultRule::Action::short_write, .error = ENOSPC, .bytes = 2});
+  EXPECT_EQ(a_->call(append(file_, 4, {5, 6, 1, 0}), "defg")->error(), ENOSPC);
+  sim_->store->clear();
+  sim_->store->add({.op = Op::write, .action = FaultRule::Action::fail_after, .error = EIO});
+  EXPECT_EQ(a_->call(append(file_, 4, {5, 6, 1, 1}), "hijk")->error(), EIO);
+  sim_->store->clear();
+  EXPECT_EQ(b_->call(append(others_, 3), "lmn")->reply().value, 11u);
+  EXPECT_NE(sim_->server->status().find("\"holes\": 2"), std::string::npos);
+  EXPECT_EQ(b_->call(append(others_, 4, {5, 6, 1, 0}), "defg")->reply().value, 3u);
+  EXPECT_EQ(b_->call(append(others_, 4, {5, 6, 1, 1}), "hijk")->reply().value, 7u);
+  EXPECT_EQ(read_back(*a_, file_, 100), "abcdefghijklmn");
 }
 
 TEST_F(SharedServer, AnAppendOfNothingTellsTheEnd) {

@@ -200,7 +200,7 @@ bool Flight::may_write() {
 }
 
 void Flight::ask_place() {
-  append_.emplace(Append{request_.handle, request_.once, {}});
+  append_.emplace(request_.handle, request_.once);
   exported().state().place(request_, total_, loop(),
                            [self = shared_from_this()](Result<SharedState::Place> place) {
                              self->placed(std::move(place));
@@ -231,8 +231,12 @@ void Flight::placed(Result<SharedState::Place> place) {
 
 void Flight::settle_place(const Result<Reply>* result) {
   if (!append_ || append_->place.done || total_ == 0) return;
-  const bool written = result && *result;
-  exported().state().settle(append_->handle, append_->once, append_->place.offset, written);
+  using Settled = SharedState::Settled;
+  const bool untouched = busy_ == 0 && !append_->touched.load(std::memory_order_relaxed);
+  const Settled how = result && *result ? Settled::written
+                      : untouched       ? Settled::untouched
+                                        : Settled::lost;
+  exported().state().settle(append_->handle, append_->once, append_->place.offset, how, loop());
 }
 
 void Flight::wait_for_resize() {
@@ -404,6 +408,9 @@ Completion Flight::returns(unsigned call) {
 
 // On the Store's thread, which may be ours.
 void Flight::completed(unsigned call, Result<Reply>&& result) {
+  if (append_ && (result || result.error().done() != 0 || result.error().is_outcome_unknown())) {
+    append_->touched.store(true, std::memory_order_relaxed);
+  }
   keep(call, std::move(result));
   if (loop().on_loop()) return settle(call);
   loop().post([self = shared_from_this(), call] { self->settle(call); });

@@ -21,6 +21,7 @@
 //     sends no reply: the slot remembers it for the repeated request.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -159,7 +160,9 @@ class Flight : public std::enable_shared_from_this<Flight> {
     Handle handle;
     Once once;
     SharedState::Place place;
-    bool written = false;  // the grant is, in the journal
+    bool written = false;              // the grant is, in the journal
+    std::atomic<bool> touched{false};  // some of it may be in the file
+    Append(Handle h, const Once& o) : handle(std::move(h)), once(o) {}
   };
   std::optional<Append> append_;
   struct End {

@@ -86,6 +86,7 @@ Result<std::optional<SharedState::Place>> SharedState::placed_before(const Reque
     return Error(EINVAL, "append: once: was another operation");
   }
   ++seen_.repeated;
+  if ((*done)->open) state_.came_again(**done);
   return std::optional(Place{(*done)->value, journal_ ? journal_->last() : 0, !(*done)->open});
 }
 
@@ -120,12 +121,31 @@ void SharedState::place(const Request& r, uint64_t length, Loop& loop, Placed pl
   serve(live);
 }
 
-void SharedState::settle(const Handle& handle, const Once& once, uint64_t offset, bool written) {
-  std::lock_guard lock(mutex_);
-  const uint32_t file = closed_ ? 0 : state_.find(key_of(handle));
-  if (file == 0) return;
-  (void)apply({written ? Kind::wrote : Kind::lost, file, offset, 0, once});
-  if (!written) log::warn("an append failed: nothing was written at byte {} of its file", offset);
+void SharedState::settle(const Handle& handle, const Once& once, uint64_t offset, Settled how,
+                         Loop& loop) {
+  {
+    std::lock_guard lock(mutex_);
+    const uint32_t file = closed_ ? 0 : state_.find(key_of(handle));
+    if (file == 0) return;
+    if (how != Settled::untouched || !give_back(handle, file, offset)) {
+      const Kind kind = how == Settled::written ? Kind::wrote : Kind::lost;
+      (void)apply({kind, file, offset, 0, once});
+      if (how == Settled::untouched) state_.untouched(file, offset);
+      if (kind == Kind::lost) {
+        log::warn("an append failed: nothing was written at byte {} of its file", offset);
+      }
+    }
+  }
+}
+
+// Under the lock. The file system is asked for the end: nothing but what is there counts.
+bool SharedState::give_back(const Handle& handle, uint32_t file, uint64_t offset) {
+  const LiveRef live = live_of(handle, false);
+  if (live && live->end && *live->end != state_.end(file)) return false;
+  const std::vector<Command> commands = state_.giving_back(file, offset);
+  for (const Command& command : commands) (void)apply(command);
+  if (live && live->end && !commands.empty()) unlearn(live);
+  return !commands.empty();
 }
 
 // ---- Those who wait for the end to be known ----

@@ -101,8 +101,10 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   void place(const Request& request, uint64_t length, Loop& loop, Placed placed);
   // Calls `then` at once or later on the loop: when the record is written, or cannot be.
   void when_written(uint64_t record, Loop& loop, Callback<void(Result<void>)> then);
-  // What was placed is in the file, or is given up.
-  void settle(const Handle& handle, const Once& once, uint64_t offset, bool written);
+  // What was placed is in the file, or is given up. `untouched`: for certain nothing was, and
+  // nothing will be written there; then, if it is the last place, it is the next one's.
+  enum class Settled { written, lost, untouched };
+  void settle(const Handle& handle, const Once& once, uint64_t offset, Settled how, Loop& loop);
 
   // ---- Names (name_flight.h) ----
   // What came of it, if it was done or may have been; nothing: it is new, or was not done.
@@ -234,6 +236,7 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   void learnt(const LiveRef& live, Result<Reply>&& result);
   void drop_if_idle(const LiveRef& live);
   void unlearn(const LiveRef& live);
+  bool give_back(const Handle& handle, uint32_t file, uint64_t offset);
 
   const uint64_t id_;
   std::optional<Around> around_;

@@ -343,7 +343,7 @@ TEST_F(SharedStateTest, PlacesFollowEachOtherAndComeBack) {
   const auto third = place(f, 7, {1, 1, 1, 1});
   EXPECT_EQ(third.value().offset, 100u);
   flushed(third->record);
-  export_->state().settle(f, {1, 1, 1, 0}, 0, true);
+  export_->state().settle(f, {1, 1, 1, 0}, 0, SharedState::Settled::written, loop_);
   flushed(place(f, 1).value().record);  // and what was settled with it
   restart();
   EXPECT_TRUE(place(f, 10, {1, 1, 1, 0}).value().done);
