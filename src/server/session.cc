@@ -56,7 +56,7 @@ Result<Memory> Session::on_message(const wire::FrameHeader& header, wire::Bytes 
       return take_released(message, payload);
     case wire::FrameType::goodbye:
       // (Another server's goodbye is not its clients'.)
-      if (client_.sequence == 1 && !parts_.relayed) exported().state().forget(client_);
+      if (client_.sequence == 1 && !parts_.relayed) exported().state().forget(client_, loop());
       exported().leases->lose(id(), LeaseTable::Left::for_good, loop());
       // Its next life will reclaim the locks of its clients.
       if (parts_.relayed && exported().locks.knows(id())) return sink(payload);

@@ -123,6 +123,7 @@ void SharedState::place(const Request& r, uint64_t length, Loop& loop, Placed pl
 
 void SharedState::settle(const Handle& handle, const Once& once, uint64_t offset, Settled how,
                          Loop& loop) {
+  bool post = false;
   {
     std::lock_guard lock(mutex_);
     const uint32_t file = closed_ ? 0 : state_.find(key_of(handle));
@@ -135,7 +136,9 @@ void SharedState::settle(const Handle& handle, const Once& once, uint64_t offset
         log::warn("an append failed: nothing was written at byte {} of its file", offset);
       }
     }
+    post = put_off({}, loop);  // nobody waits for it, but a crash would make a hole of it
   }
+  if (post) post_flush(loop);
 }
 
 // Under the lock. The file system is asked for the end: nothing but what is there counts.

@@ -16,6 +16,7 @@ namespace forebay::server {
 namespace {
 
 constexpr Duration kLookEvery = std::chrono::minutes(1);
+constexpr Duration kLazySync = std::chrono::milliseconds(50);
 constexpr size_t kRoom = 4096;  // files that are forgotten at once
 
 uint64_t random_id() {
@@ -333,9 +334,15 @@ void SharedState::when_written(uint64_t record, Loop& loop, Callback<void(Result
   if (then) then({});
 }
 
-void SharedState::forget(const Once& client) {
-  std::lock_guard lock(mutex_);
-  if (!closed_) (void)apply({.kind = Kind::forget_client, .once = client});
+void SharedState::forget(const Once& client, Loop& loop) {
+  bool post = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return;
+    (void)apply({.kind = Kind::forget_client, .once = client});
+    post = put_off({}, loop);
+  }
+  if (post) post_flush(loop);
 }
 
 // ---- Writing the journal ----
@@ -351,9 +358,14 @@ SharedState::Mailbox& SharedState::mailbox(Loop& loop) {
 
 // Under the lock. True: a flush is to be posted.
 bool SharedState::put_off(Waiting waiting, Loop& loop) {
+  if (!journal_) return false;
   Mailbox& box = mailbox(loop);
-  if (waiting.done || waiting.then) box.waiting.push_back(std::move(waiting));
-  if (journal_->sync()) return wake_.notify_one(), false;
+  const bool waits = waiting.done || waiting.then;
+  if (waits) box.waiting.push_back(std::move(waiting));
+  if (journal_->sync()) {
+    urgent_ = urgent_ || waits || failure_;
+    return wake_.notify_one(), false;
+  }
   return !std::exchange(box.posted, true);
 }
 
@@ -390,7 +402,6 @@ void SharedState::flush(Loop& here) {
 void SharedState::write_some(std::unique_lock<std::mutex>& lock) {
   if (writing_ || (journal_->empty() && !failure_)) return;
   writing_ = true;
-  const uint64_t upto = journal_->last();
   const bool compact = journal_->wants_compaction();
   Journal::Snapshot snapshot;
   std::string records;
@@ -407,7 +418,7 @@ void SharedState::write_some(std::unique_lock<std::mutex>& lock) {
     failure_.reset();
   } else {
     if (!failure_) log::error("{}", written.error().message());
-    failed_ = upto;
+    failed_ = last;  // also of those who asked meanwhile, and changed nothing
     failure_ = std::move(written).error();
   }
   quiet_.notify_all();
@@ -421,6 +432,7 @@ void SharedState::write_some(std::unique_lock<std::mutex>& lock) {
 std::optional<Error> SharedState::write_now(std::unique_lock<std::mutex>& lock, uint64_t record) {
   while (record > written_ && record > failed_ && !closed_) {
     if (journal_->sync()) {
+      urgent_ = true;
       wake_.notify_one();
       quiet_.wait(lock);
     } else if (writing_) {
@@ -436,8 +448,12 @@ std::optional<Error> SharedState::write_now(std::unique_lock<std::mutex>& lock, 
 
 void SharedState::run_syncs() {
   std::unique_lock lock(mutex_);
+  const auto hurry = [&] { return closed_ || urgent_; };
   while (!closed_) {
-    if (journal_->empty()) wake_.wait(lock);
+    wake_.wait(lock, [&] { return hurry() || !journal_->empty(); });
+    // What nobody waits for does not cost the next one a second wait for the disk.
+    if (!hurry()) wake_.wait_for(lock, kLazySync, hurry);
+    urgent_ = false;
     write_some(lock);
   }
   write_some(lock);

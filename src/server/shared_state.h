@@ -137,7 +137,7 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   uint64_t truncated(const Handle& handle);
 
   // The client has said goodbye: it will ask for no answer again.
-  void forget(const Once& client);
+  void forget(const Once& client, Loop& loop);
 
   // Nobody is known to have the file open any more: its temporary attributes go. Not `certain`:
   // somebody may have that we do not know of.
@@ -249,6 +249,7 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   uint64_t failed_ = 0;               // or could not be, up to here
   std::optional<Error> failure_;      // of the last write
   bool writing_ = false;
+  bool urgent_ = false;  // with `sync`: somebody waits for what was added
   std::vector<std::unique_ptr<Mailbox>> mailboxes_;
   Time last_look_{};
   // Files whose temporary attributes may be somebody's that we do not know of; the tick of their

@@ -354,6 +354,32 @@ TEST_F(SharedStateTest, PlacesFollowEachOtherAndComeBack) {
   EXPECT_EQ(export_->state().holes(f).size(), 2u) << "those nobody can come back for";
 }
 
+// The journal as a kill leaves it: nothing is written when the server ends.
+TEST_F(SharedStateTest, WhatWasSettledIsNoHoleAfterAKill) {
+  const Handle f = file("f");
+  const auto kill = [&] {
+    for (int i = 0; i < 10; ++i) loop_.run_one(std::chrono::milliseconds(1));
+    TempDir copy;
+    namespace fs = std::filesystem;
+    fs::copy(dir_.path(), copy.path(), fs::copy_options::recursive);
+    stop();
+    fs::copy(copy.path(), dir_.path(),
+             fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+    start(dir_.path());
+  };
+  flushed(place(f, 10, {1, 1, 1, 0}).value().record);
+  export_->state().settle(f, {1, 1, 1, 0}, 0, SharedState::Settled::written, loop_);
+  kill();
+  EXPECT_EQ(export_->state().status().counts.open, 0u);
+  flushed(place(f, 10, {1, 1, 2, 0}).value().record);
+  kill();
+  kill();
+  EXPECT_EQ(export_->state().status().counts.holes, 0u);
+  export_->state().forget({1, 1, 0, 0}, loop_);
+  kill();
+  EXPECT_EQ(export_->state().status().counts.lanes, 0u);
+}
+
 TEST_F(SharedStateTest, ATruncationMovesTheEnd) {
   const Handle f = file("f");
   flushed(place(f, 10).value().record);
