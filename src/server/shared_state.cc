@@ -215,10 +215,7 @@ void SharedState::make_room() {
   std::vector<uint32_t> old = state_.bare_files(kRoom);
   if (old.empty()) old.assign(missing_.begin(), missing_.end());
   if (old.size() > kRoom) old.resize(kRoom);
-  for (const uint32_t file : old) {
-    (void)apply({.kind = Kind::forget_file, .file = file});
-    missing_.erase(file);
-  }
+  for (const uint32_t file : old) forget_file(file);
 }
 
 Result<uint64_t> SharedState::perform(const Request& r, std::string& data) {

@@ -211,6 +211,7 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   void drop_temporaries(uint32_t file);
   void note_temporary(uint32_t file);
   void forget_doubtful(Time now);
+  void forget_file(uint32_t file);
   Error refusal() const;
   static uint64_t tick_of(Time t);
   Mailbox& mailbox(Loop& loop);

@@ -184,13 +184,18 @@ TEST_F(SharedStateTest, TemporaryAttributesOfAnEarlierLifeAreKeptForADay) {
 TEST_F(SharedStateTest, FilesThatLiveElsewhereByANewListAreNotSilentlyForgotten) {
   const Handle ours = file("ours"), theirs = file("theirs");
   const auto lives_here = [&](const Handle& handle) { return handle == ours; };
+  const Handle other = file("other");
   attr(Op::attr_create, ours, "n").value();
   place(theirs, 10).value();
   attr(Op::attr_create, theirs, "tmp:n").value();
   attr(Op::attr_create, theirs, "n").value();
+  attr(Op::attr_create, other, "tmp:n").value();
   EXPECT_EQ(export_->state().forget_others(lives_here).error().code(), EXDEV);
   EXPECT_TRUE(attr(Op::attr_get, theirs, "n")) << "it is still there";
+  EXPECT_TRUE(attr(Op::attr_get, other, "tmp:n")) << "nothing is forgotten if not all may be";
   attr(Op::attr_remove, theirs, "n").value();
+  EXPECT_EQ(export_->state().forget_others(lives_here).error().code(), EXDEV) << "an open place";
+  export_->state().settle(theirs, {}, 0, SharedState::Settled::written, loop_);
   EXPECT_TRUE(export_->state().forget_others(lives_here));
   EXPECT_FALSE(attr(Op::attr_get, theirs, "tmp:n"));
   EXPECT_TRUE(attr(Op::attr_get, ours, "n"));

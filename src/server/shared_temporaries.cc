@@ -24,25 +24,27 @@ std::vector<std::string> temporaries_of(const attr::Values* values) {
 
 }  // namespace
 
+// All of it or nothing: with the old list everything must still be there.
 Result<void> SharedState::forget_others(const std::function<bool(const Handle&)>& lives_here) {
   std::lock_guard lock(mutex_);
+  std::vector<uint32_t> theirs;
   size_t kept = 0;
   for (const auto& [number, handle] : state_.files()) {
     if (lives_here(handle)) continue;
     const attr::Values* const values = state_.values(number);
-    if (values && values->size() > temporaries_of(values).size()) {
-      ++kept;
-      continue;
-    }
-    (void)apply({.kind = Kind::forget_file, .file = number});
-    doubtful_.erase(number);
-    missing_.erase(number);
+    const bool lasting = values && values->size() > temporaries_of(values).size();
+    kept += lasting || state_.has_open(number);
+    theirs.push_back(number);
   }
-  if (kept == 0) return {};
-  return Error(EXDEV, fmt::format("{} files whose attributes are kept in its journal live at other "
-                                  "servers by the new list: start with the old one, or remove the "
-                                  "attributes first",
-                                  kept));
+  if (kept != 0) {
+    return Error(
+        EXDEV, fmt::format("{} files whose attributes, or appends that are not finished, are kept "
+                           "in its journal live at other servers by the new list: start with the "
+                           "old one, or remove the attributes and end the clients first",
+                           kept));
+  }
+  for (const uint32_t number : theirs) forget_file(number);
+  return {};
 }
 
 void SharedState::inherit_temporaries() {
@@ -60,6 +62,12 @@ void SharedState::unused(const Handle& handle, bool certain) {
   if (file == 0 || around_->holders.open(key)) return;
   if (!certain && !temporaries_of(state_.values(file)).empty()) doubtful_.try_emplace(file, 0);
   if (!doubtful_.contains(file)) drop_temporaries(file);
+}
+
+void SharedState::forget_file(uint32_t file) {
+  (void)apply({.kind = Kind::forget_file, .file = file});
+  doubtful_.erase(file);
+  missing_.erase(file);
 }
 
 void SharedState::drop_temporaries(uint32_t file) {
