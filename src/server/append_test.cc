@@ -255,6 +255,61 @@ TEST_F(SharedServer, WhatWasWrittenInPartKeepsItsPlace) {
   EXPECT_EQ(read_back(*a_, file_, 100), "abcdefghijklmn");
 }
 
+// ---- Files that are removed ----
+
+TEST_F(SharedServer, WhatIsKeptAboutAFileGoesWithItsLastNameAndItsLastHolder) {
+  const auto call = [&](Op op, Handle dir, const char* name, Handle dir2 = {},
+                        const char* name2 = "", Once once = {}) {
+    Request r = request(op, std::move(dir), name);
+    r.handle2 = std::move(dir2);
+    r.name2 = name2;
+    r.once = once;
+    EXPECT_EQ(a_->call(std::move(r))->error(), 0) << name;
+  };
+  const auto close = [&](const OpenFile& file) {
+    Request r = request(Op::close, file.handle);
+    r.right = file.right;
+    EXPECT_EQ(a_->call(std::move(r))->error(), 0);
+  };
+  const auto files = [&] {
+    sim_->loop.run_for(1s);
+    const std::string status = sim_->server->status();
+    const std::string_view before = "\"state\": {\"files\": ";
+    return std::stoi(status.substr(status.find(before) + before.size()));
+  };
+  const Handle root = a_->welcome.root;
+  uint64_t sequence = 0;
+  const auto once = [&](bool named) { return named ? Once{7, 7, ++sequence, 0} : Once{}; };
+  for (const bool named : {false, true}) {
+    // Closed, then removed.
+    const OpenFile g = create(*a_, "g");
+    a_->call(attr(Op::attr_create, g, "n"));
+    close(g);
+    EXPECT_EQ(files(), 1);
+    call(Op::link, g.handle, "", root, "other", once(named));
+    call(Op::remove, root, "g", {}, "", once(named));
+    EXPECT_EQ(files(), 1) << "it has another name";
+    call(Op::remove, root, "other", {}, "", once(named));
+    EXPECT_EQ(files(), 0);
+    // Removed, then closed; its attribute came between.
+    const OpenFile h = create(*a_, "h");
+    call(Op::remove, root, "h", {}, "", once(named));
+    a_->call(attr(Op::attr_create, h, "n"));
+    EXPECT_EQ(files(), 1);
+    close(h);
+    EXPECT_EQ(files(), 0);
+    // Another takes its name.
+    const OpenFile i = create(*a_, "i");
+    a_->call(append(i, 3), "abc");
+    a_->call(attr(Op::attr_create, i, "n"));
+    close(i);
+    close(create(*a_, "j"));
+    call(Op::rename, root, "j", root, "i", once(named));
+    EXPECT_EQ(files(), 0);
+    call(Op::remove, root, "i", {}, "", once(named));
+  }
+}
+
 TEST_F(SharedServer, AnAppendOfNothingTellsTheEnd) {
   a_->call(append(file_, 3), "abc");
   EXPECT_EQ(a_->call(append(file_, 0))->reply().value, 3u);

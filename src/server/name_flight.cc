@@ -92,6 +92,7 @@ void NameFlight::looked(bool for_none) {
   const bool as_wanted = for_none ? !there && there.error().code() == ENOENT : there.has_value();
   if (!as_wanted) return do_it();
   if (!for_none) intent_.identity = exported().store().identity(there->handle);
+  if (op == Op::remove && there->attr.type == FileType::file) loses_name_ = there->handle;
   if (session_->relays()) {
     const bool file = !for_none && there->attr.type == FileType::file;
     if (file) home_ = exported().relay->home_of(there->handle);
@@ -122,8 +123,20 @@ void NameFlight::intend() {
 
 void NameFlight::do_it() {
   touch();
+  if (look_for_removed()) return;
   if (home_.empty()) return CallFlight::begin();
   session_->submit_at(home_, std::move(request_), returns(kDo));
+}
+
+// Which file will have a name less, so that the shared state may forget it. True: do_it() follows.
+bool NameFlight::look_for_removed() {
+  if ((op != Op::remove && op != Op::rename) || !home_.empty() || !loses_name_.empty() ||
+      std::exchange(looked_for_removed_, true) || !exported().state().knows_files()) {
+    return false;
+  }
+  if (op == Op::remove) look_up(intent_.dir, intent_.name, kLookForRemoved);
+  if (op == Op::rename) look_up(intent_.dir2, intent_.name2, kLookForRemoved);
+  return true;
 }
 
 void NameFlight::done(unsigned call) {
@@ -135,6 +148,9 @@ void NameFlight::done(unsigned call) {
       return looked_for_target();
     case kLookAgain:
       return answer(*result_);
+    case kLookForRemoved:
+      if (*result_ && (*result_)->attr.type == FileType::file) loses_name_ = (*result_)->handle;
+      return do_it();
     default:
       break;
   }
@@ -146,6 +162,9 @@ void NameFlight::done(unsigned call) {
 }
 
 void NameFlight::tell_outcome() {
+  if (*result_ && !loses_name_.empty() && exported().has_store()) {
+    exported().state().removed(loses_name_);
+  }
   if (!std::exchange(intended_, false)) return;
   // Nobody can tell: the next life may, because it looks.
   if (!*result_ && result_->error().is_outcome_unknown()) return;

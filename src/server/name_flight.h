@@ -38,7 +38,7 @@ class NameFlight final : public CallFlight {
   NameFlight(std::shared_ptr<Session> session, wire::RequestMessage&& message);
 
  private:
-  enum Call : unsigned { kDo, kLook, kLookForNone, kLookForTarget, kLookAgain };
+  enum Call : unsigned { kDo, kLook, kLookForNone, kLookForTarget, kLookAgain, kLookForRemoved };
 
   void begin() override;
   void done(unsigned call) override;
@@ -54,12 +54,15 @@ class NameFlight final : public CallFlight {
   void do_it();
   void answer_again(const SharedState::Before& before);
   void tell_outcome();
+  bool look_for_removed();
 
   const Once once_;
   attr::Intent intent_;
   bool intended_ = false;  // and without an outcome
   bool again_ = false;
-  std::string home_;  // of the file that has the name; empty: this server
+  bool looked_for_removed_ = false;
+  Handle loses_name_;  // the file that does, if it is known
+  std::string home_;   // of the file that has the name; empty: this server
   std::vector<std::pair<std::string, Extent>> places_;  // of the names: directory and byte
   std::deque<Reservation> held_;
 };

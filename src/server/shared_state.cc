@@ -148,6 +148,7 @@ void SharedState::look_for_files(Store& store, const std::string& name) {
 }
 
 void SharedState::begin(const Around& around) {
+  knows_files_ = state_.counts().files != 0;
   around_.emplace(around);
   store_ = &around.store;
 }
@@ -197,6 +198,7 @@ Result<uint32_t> SharedState::number_of(const Handle& handle, bool make) {
     }
     return number;
   }
+  knows_files_ = true;
   const Command add{.kind = Kind::file,
                     .file = state_.next_file(),
                     .name = key,
@@ -219,6 +221,16 @@ void SharedState::make_room() {
 }
 
 Result<uint64_t> SharedState::perform(const Request& r, std::string& data) {
+  if (r.op == Op::attr_create) {
+    const size_t more = attr::State::attribute_bytes(r.name);
+    while (state_.attribute_bytes() + more > kMostAttributeBytes && !missing_.empty()) {
+      forget_file(*missing_.begin());
+    }
+    if (state_.attribute_bytes() + more > kMostAttributeBytes) {
+      return Error(ENOSPC, fmt::format("the server keeps {} MiB of attributes, and no more",
+                                       kMostAttributeBytes >> 20));
+    }
+  }
   const Result<uint32_t> file = number_of(r.handle, r.op == Op::attr_create);
   if (!file) return file.error();
   if (r.op == Op::attr_get) return state_.get(*file, r.name);

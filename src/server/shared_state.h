@@ -65,6 +65,9 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
 
   static constexpr size_t kMostLive = 65536;  // files whose end is known
 
+  // Memory of all attributes of an export, about.
+  static constexpr size_t kMostAttributeBytes = 64_MiB;
+
   // What it asks about files.
   struct Around {
     Store& store;  // sizes; gone after close()
@@ -143,6 +146,12 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   // somebody may have that we do not know of.
   void unused(const Handle& handle, bool certain);
 
+  // A name of the file was removed, or given to another: if that was the last one, and nobody has
+  // the file open any more, all that is kept about it goes.
+  void removed(const Handle& handle);
+  // Was anything ever kept about any file?
+  bool knows_files() const { return knows_files_.load(std::memory_order_relaxed); }
+
   struct Status {
     attr::State::Counts counts;
     uint64_t life = 0, records = 0, writes = 0, journal_bytes = 0, compactions = 0;
@@ -218,6 +227,9 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   bool put_off(Waiting waiting, Loop& loop);
   std::string_view key_of(const Handle& handle) const;
 
+  void look_for_removed(const Handle& handle);
+  void gone(const Handle& handle, bool certain);
+
   void post_flush(Loop& loop);
   void flush(Loop& here);
   void write_some(std::unique_lock<std::mutex>& lock);
@@ -256,7 +268,10 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   // Files whose temporary attributes may be somebody's that we do not know of; the tick of their
   // last use, or 0: since the last look.
   std::unordered_map<uint32_t, uint64_t> doubtful_;
-  std::unordered_set<uint32_t> missing_;  // files that were not where they were when we began
+  std::unordered_set<uint32_t> missing_;  // files that are not where they were
+  // Files that lost a name while somebody had them open, by key.
+  std::unordered_set<std::string, Hash, std::equal_to<>> removed_;
+  std::atomic<bool> knows_files_{false};
   Status seen_;
   bool closed_ = false;
 

@@ -203,6 +203,26 @@ TEST_F(SharedStateTest, FilesThatLiveElsewhereByANewListAreNotSilentlyForgotten)
   EXPECT_EQ(export_->state().status().counts.files, 1u);
 }
 
+TEST_F(SharedStateTest, AttributesAreBoundedInBytes) {
+  stop();
+  start("");  // in memory only: many
+  const std::string name(250, 'x');
+  size_t made = 0;
+  Result<uint64_t> last = uint64_t{0};
+  for (int f = 0; last && f < 2000; ++f) {
+    const Handle one = file(fmt::format("f{}", f));
+    for (int i = 0; i < 200 && last; ++i, ++made) {
+      last = attr(Op::attr_create, one, fmt::format("{}{}", name, i));
+    }
+  }
+  ASSERT_FALSE(last);
+  EXPECT_EQ(last.error().code(), ENOSPC);
+  EXPECT_LT(made * name.size(), SharedState::kMostAttributeBytes);
+  EXPECT_GT(made * name.size(), SharedState::kMostAttributeBytes / 2);
+  EXPECT_TRUE(attr(Op::attr_remove, file("f0"), name + "0"));
+  EXPECT_TRUE(attr(Op::attr_create, file("f0"), name));
+}
+
 TEST_F(SharedStateTest, AnotherServersEndIsNotItsClients) {
   const Handle f = file("f");
   ASSERT_TRUE(attr(Op::attr_create, f, "tmp:a", 5));

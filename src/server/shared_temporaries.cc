@@ -1,4 +1,5 @@
-// Attributes that are there only while somebody has their file open (kTemporary).
+// When what is kept about a file ends: attributes that are there only while somebody has it open
+// (kTemporary), files that live elsewhere now, and files that were removed.
 //
 // Who has it open is known for certain only by what this life of the server has seen: a client that
 // computes for hours does not come back after a restart before it has something to ask, and neither
@@ -54,14 +55,61 @@ void SharedState::inherit_temporaries() {
 }
 
 void SharedState::unused(const Handle& handle, bool certain) {
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return;
+    const std::string_view key = key_of(handle);
+    // Whoever opens it from here on finds them gone.
+    if (around_->holders.open(key)) return;
+    const auto removed = removed_.find(key);
+    const bool gone = removed != removed_.end();
+    if (gone) removed_.erase(removed);
+    const uint32_t file = state_.find(key);
+    if (file == 0) return;
+    if (!certain && !temporaries_of(state_.values(file)).empty()) doubtful_.try_emplace(file, 0);
+    if (!doubtful_.contains(file)) drop_temporaries(file);
+    if (!gone || !certain) return;
+  }
+  look_for_removed(handle);
+}
+
+// ---- Files that were removed ----
+
+void SharedState::removed(const Handle& handle) {
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return;
+    const std::string_view key = key_of(handle);
+    if (around_->holders.open(key)) return void(removed_.emplace(key));
+    if (state_.find(key) == 0) return;
+  }
+  look_for_removed(handle);
+}
+
+// It may have other names.
+void SharedState::look_for_removed(const Handle& handle) {
+  Request r;
+  r.op = Op::getattr;
+  r.caller = this_process_caller();
+  r.handle = handle;
+  around_->store.submit(std::move(r), [self = shared_from_this(), handle](Result<Reply>&& there) {
+    const bool gone = there ? there->attr.links == 0 : there.error().code() == ESTALE;
+    if (gone) self->gone(handle, there.has_value());
+  });
+}
+
+// A handle that is more than its file's identity is stale also if the file was moved: then what is
+// kept about it goes when there is no room for others (as look_for_files()).
+void SharedState::gone(const Handle& handle, bool certain) {
   std::lock_guard lock(mutex_);
   if (closed_) return;
   const std::string_view key = key_of(handle);
+  if (around_->holders.open(key)) return void(removed_.emplace(key));
   const uint32_t file = state_.find(key);
-  // Whoever opens it from here on finds them gone.
-  if (file == 0 || around_->holders.open(key)) return;
-  if (!certain && !temporaries_of(state_.values(file)).empty()) doubtful_.try_emplace(file, 0);
-  if (!doubtful_.contains(file)) drop_temporaries(file);
+  if (file == 0) return;
+  if (!certain && key != handle.bytes) return void(missing_.insert(file));
+  forget_file(file);
+  if (const LiveRef live = live_of(handle, false)) unlearn(live);
 }
 
 void SharedState::forget_file(uint32_t file) {
