@@ -29,7 +29,8 @@ constexpr Form kForms[] = {{"get", Op::attr_get, 0, 0, ""},
                            {"remove", Op::attr_remove, 0, 0, ""},
                            {"add", Op::attr_fetch_add, 1, 1, " STEP"},
                            {"cas", Op::attr_cas, 2, 2, " EXPECTED DESIRED"},
-                           {"list", Op::attr_list, 0, 0, ""}};
+                           {"list", Op::attr_list, 0, 0, ""},
+                           {"holes", Op::attr_list, 0, 0, ""}};
 
 // "-3" is 2^64 - 3: numbers count modulo 2^64.
 Result<uint64_t> value_of(std::string_view text) {
@@ -56,6 +57,22 @@ void show_list(const std::string& data, bool json) {
   if (json) print_json(all);
 }
 
+// Each is 16 bytes: offset and length.
+void show_holes(Cli& cli, const Reply& reply, bool json) {
+  Json::Array all;
+  for (size_t at = 0; at + 2 * sizeof(uint64_t) <= reply.data.size(); at += 2 * sizeof(uint64_t)) {
+    uint64_t hole[2];
+    std::memcpy(hole, reply.data.data() + at, sizeof hole);
+    if (!json) fmt::print("{} {}\n", hole[0], hole[1]);
+    all.push_back(
+        Json::Object{{"offset", std::to_string(hole[0])}, {"length", std::to_string(hole[1])}});
+  }
+  if (reply.value > all.size()) {
+    cli.complain(fmt::format("{} more are not listed", reply.value - all.size()));
+  }
+  if (json) print_json(all);
+}
+
 Result<void> perform(Cli& cli, const AttrOptions& o, const Form& form) {
   std::vector<uint64_t> numbers;
   for (const std::string& text : o.numbers) {
@@ -74,6 +91,8 @@ Result<void> perform(Cli& cli, const AttrOptions& o, const Form& form) {
   r.handle = file->handle;
   r.right = file->right;
   if (form.op != Op::attr_list) r.name = o.name;
+  const bool holes = form.what == "holes";
+  if (holes) r.flags = kFlagPlus;
   if (!numbers.empty()) r.value = numbers.back();
   if (form.op == Op::attr_cas) r.expected = numbers.front();
   Result<Reply> reply = cli.store().call(std::move(r));
@@ -86,7 +105,8 @@ Result<void> perform(Cli& cli, const AttrOptions& o, const Form& form) {
   if (!reply) return std::move(reply).error();
   const bool shows =
       form.op == Op::attr_get || form.op == Op::attr_fetch_add || form.op == Op::attr_cas;
-  if (form.op == Op::attr_list) show_list(reply->data, o.json);
+  if (holes) show_holes(cli, *reply, o.json);
+  if (form.op == Op::attr_list && !holes) show_list(reply->data, o.json);
   if (shows) fmt::print("{}\n", reply->value);
   if (form.op == Op::attr_cas && reply->value != numbers.front()) {
     return Error(EAGAIN, "not swapped: it was another value");
@@ -109,7 +129,8 @@ int run_attr(Cli& cli, const AttrOptions& o) {
     }
     return kExitOk;
   }
-  cli.complain(fmt::format("'{}' is not one of get, set, create, remove, add, cas, list", o.what));
+  cli.complain(
+      fmt::format("'{}' is not one of get, set, create, remove, add, cas, list, holes", o.what));
   return kExitUsage;
 }
 
@@ -121,7 +142,8 @@ void add_attr_verbs(Cli& cli) {
                           [options](Cli& c) { return run_attr(c, *options); });
   sub->add_option("what", options->what,
                   "get NAME, set NAME VALUE, create NAME [VALUE], remove NAME, add NAME STEP and "
-                  "cas NAME EXPECTED DESIRED (which print the value before), or list")
+                  "cas NAME EXPECTED DESIRED (which print the value before), list, or holes (the "
+                  "places, offset and length, of appends that were not written)")
       ->required();
   sub->add_option("file", options->path, "in the export")->required();
   sub->add_option("name", options->name, "of the attribute");

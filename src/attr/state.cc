@@ -184,6 +184,11 @@ std::vector<Hole> State::holes(uint32_t number) const {
   return all;
 }
 
+uint64_t State::hole_count(uint32_t number) const {
+  const File* const file = at(number);
+  return file ? file->holes.size() + file->more_holes : 0;
+}
+
 Result<uint64_t> State::grant(File& file, const Command& c) {
   if (auto room = room_for(c.once); !room) return std::move(room).error();
   if (c.extra == 0 || c.value > kMaxOffset || c.extra > kMaxOffset - c.value) {

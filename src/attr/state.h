@@ -115,6 +115,7 @@ class State {
   const Values* values(uint32_t file) const;
   uint64_t end(uint32_t file) const;  // 0: nothing was appended
   std::vector<Hole> holes(uint32_t file) const;
+  uint64_t hole_count(uint32_t file) const;  // listed or not
 
   // ---- Places that nobody has written to. Known in one life only, so that no crash hides a write.
   // The request of an open place, or of a hole, has come again: it may be written twice at a time.

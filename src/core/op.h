@@ -68,8 +68,8 @@ enum class Op : uint8_t {
   attr_set,        // handle, right, name, value
   attr_fetch_add,  // handle, right, name, value      -> value (before; counts modulo 2^64)
   attr_cas,        // handle, right, name, value, expected -> value (before: done if as expected)
-  attr_list,       // handle, right                   -> data (of each: 8 bytes, the lowest first,
-                   //                                    and its name, ended by a NUL)
+  attr_list,  // handle, right, [flag_plus: holes] -> data (of each: 8 bytes, the lowest first, and
+              // its name, ended by a NUL; of a hole: offset, length), value (number of all holes)
   // A lease (attr/leases.h), which only the server that is the file's home gives; it is given back,
   // and recalled, outside of requests (LeaseHolder in store/store.h).
   lease,  // handle, right, [flag_shared: to read, otherwise to write],

@@ -255,6 +255,28 @@ TEST_F(SharedServer, WhatWasWrittenInPartKeepsItsPlace) {
   EXPECT_EQ(read_back(*a_, file_, 100), "abcdefghijklmn");
 }
 
+TEST_F(SharedServer, ADeadWritersHoleIsListed) {
+  const auto holes = [&] {
+    Request list = attr(Op::attr_list, file_, "");
+    list.flags = kFlagPlus;
+    const auto reply = a_->call(std::move(list));
+    EXPECT_EQ(reply->error(), 0);
+    EXPECT_EQ(reply->reply().value, reply->reply().data.size() / 16);
+    return reply->reply().data;
+  };
+  EXPECT_EQ(holes(), "");
+  a_->call(append(file_, 3), "abc");
+  b_->auto_pull = false;
+  b_->send(append(others_, 4), "defg", true);  // it never brings its bytes
+  run_until(
+      sim_->loop, [&] { return !b_->pulls.empty(); }, 10s);
+  EXPECT_EQ(a_->call(append(file_, 3), "hij")->reply().value, 7u);
+  b_.reset();
+  sim_->loop.run_for(10min);
+  EXPECT_EQ(holes(), std::string("\3\0\0\0\0\0\0\0\4\0\0\0\0\0\0\0", 16));
+  EXPECT_EQ(read_back(*a_, file_, 100), std::string("abc\0\0\0\0hij", 10));
+}
+
 // ---- Files that are removed ----
 
 TEST_F(SharedServer, WhatIsKeptAboutAFileGoesWithItsLastNameAndItsLastHolder) {

@@ -64,6 +64,17 @@ std::string listed(const attr::Values* values) {
   return data;
 }
 
+std::string listed(const std::vector<attr::Hole>& holes) {
+  std::string data;
+  for (const attr::Hole& hole : holes) {
+    char bytes[sizeof hole.offset + sizeof hole.length];
+    std::memcpy(bytes, &hole.offset, sizeof hole.offset);
+    std::memcpy(bytes + sizeof hole.offset, &hole.length, sizeof hole.length);
+    data.append(bytes, sizeof bytes);
+  }
+  return data;
+}
+
 }  // namespace
 
 // ---- Beginning and end ----
@@ -234,7 +245,11 @@ Result<uint64_t> SharedState::perform(const Request& r, std::string& data) {
   const Result<uint32_t> file = number_of(r.handle, r.op == Op::attr_create);
   if (!file) return file.error();
   if (r.op == Op::attr_get) return state_.get(*file, r.name);
-  if (r.op == Op::attr_list) return data = listed(state_.values(*file)), uint64_t{0};
+  if (r.op == Op::attr_list) {
+    const bool holes = (r.flags & kFlagPlus) != 0;
+    data = holes ? listed(state_.holes(*file)) : listed(state_.values(*file));
+    return holes ? state_.hole_count(*file) : uint64_t{0};
+  }
   if (r.op == Op::attr_cas || *file == 0) {
     const Result<uint64_t> before = state_.get(*file, r.name);
     if (!before || *before != r.expected) return before;

@@ -160,6 +160,7 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
     bool journaled = false, sync = false, failing = false;
   };
   Status status() const;
+  // Places of appends that nobody has written to; those of a file that are listed.
   std::vector<attr::Hole> holes(const Handle& handle) const;
 
  private:

@@ -144,6 +144,8 @@ class SharedState(Case):
         self.assertEqual(self.good("attr", "get", "/f", "n"), "7\n")
         self.good("attr", "remove", "/f", "n")
         self.assertEqual(self.status()["exports"][0]["state"]["attributes"], 1)
+        self.assertEqual(self.good("attr", "holes", "/f"), "")
+        self.assertEqual(json.loads(self.good("attr", "holes", "/f", "--json")), [])
         self.bad(2, "usage: forebay attr cas FILE NAME EXPECTED DESIRED", "attr", "cas", "/f", "n")
         self.bad(2, "'grow' is not one of", "attr", "grow", "/f")
 
