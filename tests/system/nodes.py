@@ -513,6 +513,20 @@ class Together(Nodes):
     for_clients = listened_on = among_servers
     test_a_client_reaches_its_server_only = None
 
+    def test_a_trace_of_64_writers(self):
+        """examples/tracelog.c as the poster has it: every writer through one of several servers."""
+        self.start_all()
+        program = self.path("tracelog")
+        top = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+        subprocess.run(["cc", "-std=c99", "-D_POSIX_C_SOURCE=200809L", "-I", f"{top}/include",
+                        f"{top}/examples/tracelog.c", "-o", program, "-L", LIB, "-lforebay",
+                        f"-Wl,-rpath,{LIB}"], check=True, timeout=SOON)
+        done = subprocess.run(
+            [program, "/", "64", "50", "4", *(self.for_clients(name) for name in self.NAMES)],
+            env=self.client_env("a"), capture_output=True, text=True, timeout=120, **self.user)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("3200 events of 64 writers in 4 files, each once and whole", done.stdout)
+
 
 if __name__ == "__main__":
     unittest.main()
