@@ -527,6 +527,25 @@ class Together(Nodes):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("3200 events of 64 writers in 4 files, each once and whole", done.stdout)
 
+    def test_an_append_that_is_too_large_to_be_passed_on_is_short(self):
+        self.start_all("--set", "export.data.pool=8MiB")
+        size = 3 << 20  # a quarter of the pool is 2 MiB
+        script = ("import os, sys\n"
+                  "fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)\n"
+                  f"data, counts = bytes(range(256)) * {size // 256}, []\n"
+                  "while data:\n"
+                  "    counts.append(os.write(fd, data))\n"
+                  "    data = data[counts[-1]:]\n"
+                  "print(*counts)\n")
+        short = 0
+        for i in range(12):
+            out = self.fine("a", "--preload", "/served", "run", "--", "/usr/bin/python3", "-c", script,
+                            f"/served/f{i}")
+            short += " " in out.strip()
+            with open(os.path.join(self.data, f"f{i}"), "rb") as file:
+                self.assertEqual(file.read(), bytes(range(256)) * (size // 256))
+        self.assertTrue(0 < short < 12, short)
+
 
 if __name__ == "__main__":
     unittest.main()
