@@ -52,6 +52,7 @@ Config bed_config(const std::string& run_dir, const std::string& store, uint64_t
   exported.name = "bench";
   exported.store = store;
   exported.pool = pool;
+  exported.claim = false;  // contestants have the same directory, in turn
   config.exports.push_back(exported);
   for (const Override& one : settings) {
     if (const auto applied = apply(config, one); !applied) {

@@ -310,7 +310,9 @@ int fb_attr_list(fb_file* file, fb_attr_each each, void* context);
 // appends at the same time through whatever connection; *place, unless it is NULL, is where. Done
 // once, as attributes are. Returns size, or -1: then their place, if they had one, is left as a
 // hole. The end is where appends, writes, resizes and truncations that were made through Forebay
-// have left it.
+// have left it. Where several servers serve the export, an append has a quarter of its pool at most
+// (16 MiB by default) if the file lives at another server than this client's: EMSGSIZE beyond, and
+// nothing is written.
 int64_t fb_append(fb_file* file, const void* buffer, size_t size, uint64_t* place);
 
 // Non-blocking, as above. *before and *place are set by the call that learns that it is done.

@@ -1,18 +1,11 @@
 #include "assembly/cluster.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "client/remote_store.h"
 #include "plan/homes.h"
-#include "store/posix.h"
 #include "transport/socket_transport.h"
 
 namespace forebay {
@@ -84,53 +77,6 @@ RemoteOptions remote_options(const ClusterMember& peer, Duration patience) {
   return options;
 }
 
-// ---- What is written down ----
-
-std::string record_of(const ExportConfig& config) {
-  return fmt::format("{}/{}/servers", config.path, kOwnFolder);
-}
-
-Result<std::string> read_record(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return Error(errno, path);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
-
-// Whole or not at all; EEXIST if another server was faster.
-Result<void> write_record(const std::string& path, const std::string& text) {
-  const std::string aside = fmt::format("{}.{}", path, ::getpid());
-  {
-    std::ofstream out(aside, std::ios::trunc);
-    out << text << '\n';
-    if (!out.flush()) return Error(errno != 0 ? errno : EIO, aside);
-  }
-  const int failed = ::link(aside.c_str(), path.c_str()) == 0 ? 0 : errno;
-  ::unlink(aside.c_str());
-  return failed == 0 ? Result<void>() : Error(failed, path);
-}
-
-// A server that keeps what clients share has left its name in the export's folder (build_state.cc).
-// One that is not of the new list would leave the attributes of its files behind.
-Result<void> nobody_left_out(const ExportConfig& config, const std::vector<std::string>& servers) {
-  constexpr std::string_view kKept = "state.";
-  std::error_code failed;
-  const auto folder = fmt::format("{}/{}", config.path, kOwnFolder);
-  for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
-    const std::string file = entry.path().filename();
-    if (!file.starts_with(kKept) || file.ends_with(".new")) continue;
-    const std::string name = file.substr(kKept.size());
-    if (std::ranges::find(servers, name) != servers.end()) continue;
-    return Error(
-        EBUSY, fmt::format("export {}: what clients share about its files is kept at "
-                           "server '{}', too, which is none of {}; if that is not needed "
-                           "any more, remove {}",
-                           config.name, name, plan::Homes(servers).text(), entry.path().string()));
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<std::vector<ClusterMember>> cluster_members(const ClusterConfig& config) {
@@ -179,31 +125,6 @@ Result<std::shared_ptr<const ClusterOptions>> cluster_options(const Config& conf
     return std::unique_ptr<Store>(std::move(*store));
   };
   return std::shared_ptr<const ClusterOptions>(std::move(out));
-}
-
-Result<void> claim_export(const ExportConfig& config, const std::vector<std::string>& servers) {
-  if (config.store != "posix") return {};
-  const std::string path = record_of(config);
-  const std::string ours = servers.empty() ? std::string() : plan::Homes(servers).text();
-  auto record = read_record(path);
-  if (!record && record.error().code() == ENOENT) {
-    if (ours.empty()) return {};
-    if (auto all = nobody_left_out(config, servers); !all) return all;
-    // The store has made its folder; with a key_file of its own it may be without.
-    ::mkdir(fmt::format("{}/{}", config.path, kOwnFolder).c_str(), 0700);
-    auto written = write_record(path, ours);
-    if (!written && written.error().code() != EEXIST) return written;
-    record = read_record(path);
-  }
-  // Another user's folder, beside a key_file elsewhere: such servers share nothing with us.
-  if (!record && record.error().code() == EACCES && ours.empty()) return {};
-  if (!record) return record.error();
-  if (*record == ours) return {};
-  return Error(
-      EBUSY, fmt::format("export {}: its files live at the servers {} ({}), but this one {}; stop "
-                         "all of those, remove that file, and start the new ones",
-                         config.name, *record, path,
-                         ours.empty() ? "is alone (cluster.servers)" : "belongs to " + ours));
 }
 
 }  // namespace forebay

@@ -2,12 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-
-#include <filesystem>
-#include <fstream>
-
-#include "core/testing.h"
 
 namespace forebay {
 namespace {
@@ -47,39 +41,6 @@ TEST(Cluster, WhatAServerNeedsToBelong) {
   EXPECT_EQ((*good)->self, "a");
   config.cluster.servers.clear();
   EXPECT_EQ(*cluster_options(config, "a", key), nullptr);
-}
-
-TEST(Cluster, OneListForAnExport) {
-  TempDir dir;
-  ExportConfig config;
-  config.name = "x";
-  config.path = dir.path();
-  EXPECT_TRUE(claim_export(config, {})) << "alone, and nobody else was there";
-  ASSERT_TRUE(claim_export(config, {"b", "a"}));
-  EXPECT_TRUE(claim_export(config, {"a", "b"})) << "the same, in another order";
-  for (const std::vector<std::string>& other :
-       {std::vector<std::string>{}, {"a"}, {"a", "b", "c"}}) {
-    const auto refused = claim_export(config, other);
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().code(), EBUSY);
-    EXPECT_THAT(refused.error().what(), HasSubstr(dir / ".forebay/servers"));
-  }
-}
-
-TEST(Cluster, AServerThatKeepsAttributesIsNotLeftOutOfANewList) {
-  TempDir dir;
-  ExportConfig config;
-  config.name = "x";
-  config.path = dir.path();
-  std::filesystem::create_directory(dir / ".forebay");
-  for (const char* name : {"a", "b", "c"}) {
-    std::ofstream(dir / ".forebay/state." + name) << "0123456789abcdef\n";
-  }
-  const auto refused = claim_export(config, {"a", "b"});
-  ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().what(), HasSubstr("at server 'c'"));
-  std::filesystem::remove(dir / ".forebay/state.c");
-  EXPECT_TRUE(claim_export(config, {"a", "b"}));
 }
 
 }  // namespace

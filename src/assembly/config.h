@@ -65,6 +65,8 @@ struct ExportConfig {
   bool shortcuts = true;
   std::string key_file;
   bool trace = false;
+  // Not a key: false for servers of a benchmark, which serve one directory in turn (claim.h).
+  bool claim = true;
 };
 
 // The servers that serve the same exports together.

@@ -57,6 +57,7 @@ Result<void> ServerHost::build(const Config& config, std::function<void()> on_st
   auto cluster = cluster_options(config, options.name, *key);
   if (!cluster) return cluster.error();
   options.cluster = *cluster;
+  claims_.emplace(options.name, *cluster ? (*cluster)->servers : std::vector<std::string>());
   published_.name = options.name;
   published_.version = kVersionText;
   published_.pid = ::getpid();
@@ -66,8 +67,7 @@ Result<void> ServerHost::build(const Config& config, std::function<void()> on_st
   for (const ExportConfig& one : config.exports) {
     auto store = build_store(one, around_);
     if (!store) return store.error();
-    auto claimed = claim_export(one, *cluster ? (*cluster)->servers : std::vector<std::string>());
-    if (!claimed) return claimed;
+    if (auto taken = claims_->take(one); !taken) return taken;
     ExportOptions about = export_options(one);
     about.lock_marker = fmt::format("{}/locks.{}", run_dir_.path(), about.name);
     about.lock_grace = grace;

@@ -7,9 +7,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "assembly/build.h"
+#include "assembly/claim.h"
 #include "assembly/run_dir.h"
 #include "loop/epoll_loop.h"
 #include "loop/loop_thread.h"
@@ -45,6 +47,7 @@ class ServerHost {
 
   // In the order in which they are built; what comes later goes first.
   RunDir run_dir_;
+  std::optional<Claims> claims_;
   Surroundings around_;
   Published published_;
   std::unique_ptr<EpollLoop> lobby_ = std::make_unique<EpollLoop>();

@@ -33,13 +33,19 @@ class Coherence {
   // Is it for us to say where an append goes? With pages the kernel has said it already, unless the
   // Store gives appends their place: files that are opened for that go around its pages.
   bool places_appends(bool maps_direct) const { return shared_ || !keeps_pages(maps_direct); }
-  // `write` is a whole write request but for its place, which is the end of the file.
+  // `write` is a whole write request but for its place, which is the end of the file. Writes less
+  // if that is more than a server passes on to another whole: the reply says how much.
   template <class Ask>
   Result<Reply> append(Node& node, Request&& write, uint64_t bytes, Ask&& ask) const {
     if (shared_) {
       write.flags |= kFlagAppend;
-      write.file = Extents({Offset(0), Length(bytes)});
-      return ask(std::move(write));
+      for (;; bytes /= 2) {
+        Request part = write;
+        part.file = Extents({Offset(0), Length(bytes)});
+        part.memory = write.memory.slice(Length(0), Length(bytes));
+        Result<Reply> reply = ask(std::move(part));
+        if (reply || reply.error().code() != EMSGSIZE || bytes <= 1) return reply;
+      }
     }
     std::lock_guard alone(node.appending());
     Result<Reply> now = ask({.op = Op::getattr, .caller = write.caller, .handle = write.handle});

@@ -148,7 +148,7 @@ void Door::write(fuse_req_t req, fuse_ino_t, const char* bytes, size_t size, off
     reply = ask(req, std::move(request));
   }
   const uint64_t start = append && reply ? reply->value : static_cast<uint64_t>(at);
-  leases_.changed(file.node, start + size);
+  leases_.changed(file.node, start + (reply ? reply->count : size));
   // What is there is there: the program writes the rest again and hears why it cannot.
   const uint64_t count = reply ? reply->count : reply.error().done();
   if (!reply && count == 0) return fail(req, reply.error());

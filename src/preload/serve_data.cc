@@ -111,10 +111,18 @@ Result<int64_t> write_from(OpenFile& file, Memory&& memory, Writing how, uint64_
     how.size = kMaxOffset - offset;
     memory = memory.slice(Length(0), Length(how.size));
   }
-  Request request = file.request(Op::write, kFlagStable | (how.append ? kFlagAppend : 0u));
-  request.file = Extents({Offset(how.append ? 0 : offset), Length(how.size)});
-  request.memory = std::move(memory);
-  auto reply = Connection::get().call(std::move(request));
+  const auto call = [&](Memory&& part) {
+    Request request = file.request(Op::write, kFlagStable | (how.append ? kFlagAppend : 0u));
+    request.file = Extents({Offset(how.append ? 0 : offset), Length(how.size)});
+    request.memory = std::move(part);
+    return Connection::get().call(std::move(request));
+  };
+  auto reply = how.append ? call(Memory(memory)) : call(std::move(memory));
+  // More than a server passes on to another whole: as much as it does, and the count says so.
+  while (how.append && !reply && reply.error().code() == EMSGSIZE && how.size > 1) {
+    how.size /= 2;
+    reply = call(memory.slice(Length(0), Length(how.size)));
+  }
   const uint64_t count = reply ? reply->count : reply.error().done();
   if (!reply && count == 0) return std::move(reply).error();
   if (how.append && reply) offset = reply->value;

@@ -59,7 +59,7 @@ Result<std::shared_ptr<Export>> Export::make(ExportOptions options, std::unique_
   }
   Result<Handle> root = store->root();
   if (!root) return std::move(root).error().at(fmt::format("export '{}'", options.name));
-  auto state = SharedState::open(options.state, *store, options.name);
+  auto state = SharedState::open(options.state, *store, options.name, relays);
   if (!state) return std::move(state).error().at(fmt::format("export '{}'", options.name));
   return std::make_shared<Export>(std::move(options), std::move(*root), std::move(store),
                                   std::move(*state), counters, boot, relays);

@@ -23,9 +23,12 @@ Result<Reply> look_up(Store& store, const Handle& dir, const std::string& name) 
   return store.call(std::move(r));
 }
 
-// Nobody has asked for anything since the crash, and before it nobody else had these names. So
-// whoever has them now was there before, or it was done.
-Named found(Store& store, const Intent& intent) {
+// Nobody has asked this server for anything since the crash, and before it nobody else here had
+// these names. So whoever has them now was there before, or it was done. But where there are
+// `others` clients of theirs may have made or removed the same name meanwhile, and were told so:
+// only the file that was to get the name, or to lose it, shows what came of it; and what is not
+// there was not made, or is made anew.
+Named found(Store& store, const Intent& intent, bool others) {
   const bool second = intent.op == Op::rename || intent.op == Op::link;
   const Result<Reply> there =
       second ? look_up(store, intent.dir2, intent.name2) : look_up(store, intent.dir, intent.name);
@@ -33,7 +36,7 @@ Named found(Store& store, const Intent& intent) {
   const bool same = there && store.identity(there->handle) == intent.identity;
   switch (intent.op) {
     case Op::remove:
-      return same ? Named::undone : Named::done;
+      return same ? Named::undone : others ? Named::unknown : Named::done;
     case Op::rename: {
       if (same) return Named::done;
       const Result<Reply> still = look_up(store, intent.dir, intent.name);
@@ -44,7 +47,8 @@ Named found(Store& store, const Intent& intent) {
       if (same) return Named::done;
       return there ? Named::unknown : Named::undone;
     default:
-      return there ? Named::done : Named::undone;
+      if (!there) return Named::undone;
+      return others ? Named::unknown : Named::done;
   }
 }
 
@@ -99,12 +103,12 @@ void SharedState::named(const Once& once, Named outcome) {
   (void)(failure_ ? state_.apply(command) : apply(command));
 }
 
-void SharedState::resolve_names(Store& store, const std::string& name) {
+void SharedState::resolve_names(Store& store, const std::string& name, bool others) {
   size_t unknown = 0;
   for (const auto& [once, packed] : state_.intents()) {
     const std::optional<Intent> intent = attr::unpack(*packed);
     if (intent && !intent->home.empty()) continue;  // it may be doing it right now
-    const Named outcome = intent ? found(store, *intent) : Named::unknown;
+    const Named outcome = intent ? found(store, *intent, others) : Named::unknown;
     unknown += outcome == Named::unknown;
     (void)apply({.kind = Kind::named, .value = static_cast<uint64_t>(outcome), .once = once});
   }

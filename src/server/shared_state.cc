@@ -80,7 +80,7 @@ std::string listed(const std::vector<attr::Hole>& holes) {
 // ---- Beginning and end ----
 
 Result<std::shared_ptr<SharedState>> SharedState::open(const StateOptions& options, Store& store,
-                                                       const std::string& name) {
+                                                       const std::string& name, bool others) {
   if (options.folder.empty()) {
     return std::shared_ptr<SharedState>(new SharedState(random_id()));
   }
@@ -106,13 +106,13 @@ Result<std::shared_ptr<SharedState>> SharedState::open(const StateOptions& optio
   std::shared_ptr<SharedState> self(new SharedState((*journal)->id()));
   self->state_ = std::move(state);
   self->journal_ = std::move(*journal);
-  if (auto loaded = self->load(store, name); !loaded) return std::move(loaded).error();
+  if (auto loaded = self->load(store, name, others); !loaded) return std::move(loaded).error();
   if (options.sync) self->syncer_ = std::thread([raw = self.get()] { raw->run_syncs(); });
   return self;
 }
 
 // A new life: what nobody can come back for is settled, and files that are gone are forgotten.
-Result<void> SharedState::load(Store& store, const std::string& name) {
+Result<void> SharedState::load(Store& store, const std::string& name, bool others) {
   if (journal_->torn() != 0) {
     log::warn(
         "export '{}': the last {} bytes of its state's journal were cut off: a write that was not "
@@ -121,7 +121,7 @@ Result<void> SharedState::load(Store& store, const std::string& name) {
   }
   (void)apply({.kind = Kind::life, .value = state_.life() + 1});
   for (const Command& lost : state_.orphans()) (void)apply(lost);
-  resolve_names(store, name);
+  resolve_names(store, name, others);
   look_for_files(store, name);
   inherit_temporaries();
   const uint64_t upto = journal_->last();

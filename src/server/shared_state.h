@@ -77,9 +77,9 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   };
 
   // Reads the journal, if there is to be one. `store` is asked which of the files are gone:
-  // blocking. `name` is the export's.
+  // blocking. `name` is the export's. Other servers change the same names if it has `others`.
   static Result<std::shared_ptr<SharedState>> open(const StateOptions& options, Store& store,
-                                                   const std::string& name);
+                                                   const std::string& name, bool others = false);
   ~SharedState();
   void begin(const Around& around);
   // The list of servers may be another than in the life before: files that live elsewhere now are
@@ -206,8 +206,8 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   };
 
   explicit SharedState(uint64_t id) : id_(id) {}
-  Result<void> load(Store& store, const std::string& name);
-  void resolve_names(Store& store, const std::string& name);
+  Result<void> load(Store& store, const std::string& name, bool others);
+  void resolve_names(Store& store, const std::string& name, bool others);
   void look_for_files(Store& store, const std::string& name);
 
   // Under the lock.

@@ -105,6 +105,7 @@ class Cluster {
     network.kill(name);
     hosts_[name].listener.reset();
     hosts_[name].server.reset();
+    hosts_[name].held.reset();  // its calls have not happened, and never will
   }
 
   // A client that knows this server only.

@@ -513,6 +513,39 @@ class Together(Nodes):
     for_clients = listened_on = among_servers
     test_a_client_reaches_its_server_only = None
 
+    def test_a_trace_of_64_writers(self):
+        """examples/tracelog.c as the poster has it: every writer through one of several servers."""
+        self.start_all()
+        program = self.path("tracelog")
+        top = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+        subprocess.run(["cc", "-std=c99", "-D_POSIX_C_SOURCE=200809L", "-I", f"{top}/include",
+                        f"{top}/examples/tracelog.c", "-o", program, "-L", LIB, "-lforebay",
+                        f"-Wl,-rpath,{LIB}"], check=True, timeout=SOON)
+        done = subprocess.run(
+            [program, "/", "64", "50", "4", *(self.for_clients(name) for name in self.NAMES)],
+            env=self.client_env("a"), capture_output=True, text=True, timeout=120, **self.user)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("3200 events of 64 writers in 4 files, each once and whole", done.stdout)
+
+    def test_an_append_that_is_too_large_to_be_passed_on_is_short(self):
+        self.start_all("--set", "export.data.pool=8MiB")
+        size = 3 << 20  # a quarter of the pool is 2 MiB
+        script = ("import os, sys\n"
+                  "fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)\n"
+                  f"data, counts = bytes(range(256)) * {size // 256}, []\n"
+                  "while data:\n"
+                  "    counts.append(os.write(fd, data))\n"
+                  "    data = data[counts[-1]:]\n"
+                  "print(*counts)\n")
+        short = 0
+        for i in range(12):
+            out = self.fine("a", "--preload", "/served", "run", "--", "/usr/bin/python3", "-c", script,
+                            f"/served/f{i}")
+            short += " " in out.strip()
+            with open(os.path.join(self.data, f"f{i}"), "rb") as file:
+                self.assertEqual(file.read(), bytes(range(256)) * (size // 256))
+        self.assertTrue(0 < short < 12, short)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -447,6 +447,19 @@ class Starting(Case):
         self.bad(1, f"a server (pid {pid}) is already running", "start", self.data)
         self.assertEqual(self.status()["pid"], pid)
 
+    def test_a_directory_is_one_servers(self):
+        self.start("--name", "first")
+        pid = self.published()["pid"]
+        another = ("--run-dir", self.path("another"))
+        key = self.path("key")
+        self.good("key", "make", key)
+        cluster = ("--name", "a", "--key-file", key, "--set", "cluster.servers=a=tcp:127.0.0.1:9")
+        for more in (another, (*another, *cluster)):
+            self.bad(1, f"is served by server 'first' (pid {pid} on ", "start", self.data, *more)
+        os.kill(pid, signal.SIGKILL)
+        self.good("start", self.data, *another)
+        self.good("stop", *another)
+
     def test_a_port_in_use(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = f"tcp:127.0.0.1:{taken.getsockname()[1]}"
@@ -518,6 +531,8 @@ class Documents(Case):
         os.mkdir(state, 0o700)
         args = (self.data, "--set", f"server.state_dir={state}")
         self.good("start", *args)
+        hear("start", *args, "--run-dir", self.path("another"))
+        os.remove(os.path.join(self.data, ".forebay/lock"))  # as where there are no locks
         hear("start", *args, "--run-dir", self.path("another"))
         self.good("put", "-", "/f", input=b"hello")
         for name in "abc":
