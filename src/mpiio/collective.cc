@@ -148,7 +148,8 @@ plan::Striping Collective::choose_order() const {
   uint64_t bytes = 0;
   for (const Summary& one : summaries_) bytes += one.length;
   const uint64_t window = std::min(made_for_.buffer_half(), bytes / aggregators_.size());
-  return order == kByWhatPays && plan::order_pays(striped, window) ? striped : plan::Striping();
+  const bool pays = plan::order_pays(striped, window, aggregators_.size());
+  return order == kByWhatPays && pays ? striped : plan::Striping();
 }
 
 bool Collective::by_alltoallw() const {

@@ -111,6 +111,22 @@ class Targets {
   std::vector<Bounded> parts_;
 };
 
+// Stripes of one target are apart, those of several that an aggregator drives may be neighbours:
+// one request then.
+std::vector<Extent> joined(std::vector<Extent> runs) {
+  std::sort(runs.begin(), runs.end(),
+            [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
+  size_t last = 0;
+  for (size_t i = 1; i < runs.size(); ++i) {
+    if (runs[last].end() == runs[i].offset)
+      runs[last].length += runs[i].length;
+    else
+      runs[++last] = runs[i];
+  }
+  if (!runs.empty()) runs.resize(last + 1);
+  return runs;
+}
+
 class ByTarget final : public Windows {
  public:
   ByTarget(std::span<const ViewPart> parts, const TiledMap& realm, const Striping& striping,
@@ -126,6 +142,7 @@ class ByTarget final : public Windows {
                                    .targets = striping.targets,
                                    .bytes = std::move(bytes),
                                    .buffer = limits.bytes,
+                                   .stripe = striping.stripe,
                                    .threshold = kThreshold});
   }
 
@@ -138,9 +155,7 @@ class ByTarget final : public Windows {
     } else {
       take_rest(runs);
     }
-    std::sort(runs.begin(), runs.end(),
-              [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
-    return runs;
+    return joined(std::move(runs));
   }
 
   bool done() const override {

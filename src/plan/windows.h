@@ -35,9 +35,10 @@ class Windows {
 // Is it worth moving windows of so many bytes in the order of targets? If each reaches only some of
 // them, aggregators that work by offset may all wait for the same ones, and others idle. If each
 // reaches all, the order is worth little, and costs one request for each stripe instead of one for
-// all of them.
-inline bool order_pays(const Striping& striping, uint64_t window) {
-  return striping.known() && window / striping.stripe < striping.targets;
+// all of them. That is all it costs, however many targets there are: it cuts no stripes that fit in
+// a window (plan/order.h, rule 1). Who is alone waits for nobody.
+inline bool order_pays(const Striping& striping, uint64_t window, size_t aggregators) {
+  return striping.known() && aggregators > 1 && window / striping.stripe < striping.targets;
 }
 
 struct WindowLimits {

@@ -163,12 +163,37 @@ TEST(Windows, FewRunsAtATime) {
 
 TEST(Windows, TheOrderOfTargetsPaysIfWindowsMissSome) {
   const Striping striping{1000, 4, 0};
-  EXPECT_TRUE(order_pays(striping, 100));
-  EXPECT_TRUE(order_pays(striping, 3999));
-  EXPECT_FALSE(order_pays(striping, 4000));
-  EXPECT_FALSE(order_pays(striping, UINT64_MAX));
-  EXPECT_FALSE(order_pays({}, 100)) << "not known";
-  EXPECT_FALSE(order_pays({1000, 1, 0}, 100)) << "nothing to order";
+  EXPECT_TRUE(order_pays(striping, 100, 2));
+  EXPECT_TRUE(order_pays(striping, 3999, 2));
+  EXPECT_FALSE(order_pays(striping, 4000, 2));
+  EXPECT_FALSE(order_pays(striping, UINT64_MAX, 2));
+  EXPECT_FALSE(order_pays(striping, 100, 1)) << "nobody else is in the way";
+  EXPECT_FALSE(order_pays({}, 100, 2)) << "not known";
+  EXPECT_FALSE(order_pays({1000, 1, 0}, 100, 2)) << "nothing to order";
+}
+
+// Where the order is chosen without being asked for, it makes no requests smaller than a stripe.
+TEST(Windows, WideStripingCutsNoStripes) {
+  const uint64_t stripe = 1_MiB, half = 8_MiB, region = 512_MiB;
+  const std::vector<ViewPart> parts = {
+      {*TiledMap::view(Offset(0), *TypeMap::bytes(1)), Length(0), Length(region)}};
+  const Realms realms = even_realms(ext(0, region), 2, 1);
+  for (const uint32_t targets : {64u, 512u}) {
+    const Striping striping{stripe, targets};
+    ASSERT_TRUE(order_pays(striping, half, 2));
+    std::vector<uint64_t> bytes;
+    for (const TiledMap& realm : realms)
+      for (const uint64_t n : bytes_by_target(parts, realm, striping)) bytes.push_back(n);
+    size_t windows = 0;
+    for (size_t a = 0; a < 2; ++a)
+      for (auto w = windows_by_target(parts, realms[a], striping, {half, 65536}, a, bytes);
+           !w->done(); ++windows)
+        for (const Extent& run : w->next()) {
+          ASSERT_EQ(run.offset.value % stripe, 0u);
+          ASSERT_EQ(run.length.value % stripe, 0u);
+        }
+    EXPECT_EQ(windows, region / half);
+  }
 }
 
 }  // namespace
