@@ -74,22 +74,22 @@ void TwoPhase::plan_windows() {
   const plan::Striping striping = kept_.order_;
   const size_t aggregators = kept_.aggregators_.size();
   const auto mine = static_cast<size_t>(std::max(kept_.index_, 0));
-  std::vector<uint64_t> bytes(striping.known() ? aggregators * striping.targets : 0, 0);
+  const plan::WindowLimits limits{window_bytes(), aggregates() ? own().shape().runs : 0};
+  std::vector<uint64_t> loads(striping.known() ? aggregators * striping.targets : 0, 0);
   if (aggregates() && striping.known()) {
     within_memory([&] {
-      const auto own_bytes = plan::bytes_by_target(kept_.parts_, realms_[mine], striping);
-      std::copy(own_bytes.begin(), own_bytes.end(),
-                bytes.begin() + static_cast<ptrdiff_t>(mine * striping.targets));
+      const auto own_loads = plan::loads_by_target(kept_.parts_, realms_[mine], striping, limits);
+      std::copy(own_loads.begin(), own_loads.end(),
+                loads.begin() + static_cast<ptrdiff_t>(mine * striping.targets));
     });
   }
   if (striping.known())
-    PMPI_Allreduce(MPI_IN_PLACE, bytes.data(), static_cast<int>(bytes.size()), MPI_UINT64_T,
+    PMPI_Allreduce(MPI_IN_PLACE, loads.data(), static_cast<int>(loads.size()), MPI_UINT64_T,
                    MPI_SUM, file_.comm);
   if (!aggregates() || failed_) return;
-  const plan::WindowLimits limits{window_bytes(), own().shape().runs};
   within_memory([&] {
     windows_ = striping.known() ? plan::windows_by_target(kept_.parts_, realms_[mine], striping,
-                                                          limits, mine, std::move(bytes))
+                                                          limits, mine, std::move(loads))
                                 : plan::windows_by_offset(kept_.parts_, realms_[mine], limits);
   });
 }

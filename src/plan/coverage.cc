@@ -185,7 +185,8 @@ uint64_t Coverage::take_marked(Offset limit, size_t most_runs, std::vector<Exten
   const uint64_t end = (limit - base).value;
   uint64_t bytes = 0;
   for (uint64_t from = 0; (from = find(marks_, from, end, true)) < end;) {
-    if (runs.size() == most_runs) {  // the rest is for the next window
+    if (runs.size() == most_runs && runs.back().end() != base + Length(from)) {
+      // The rest is for the next window.
       at_ = base + Length(from);
       start();
       return bytes;
@@ -201,7 +202,8 @@ uint64_t Coverage::take_marked(Offset limit, size_t most_runs, std::vector<Exten
 
 std::vector<Extent> Coverage::next(uint64_t most_bytes, size_t most_runs) {
   std::vector<Extent> runs;
-  while (most_bytes > 0 && runs.size() < most_runs && find_range()) {
+  while (most_bytes > 0 && most_runs > 0 && find_range()) {
+    if (runs.size() == most_runs && runs.back().end() != at_) break;
     const Offset limit = at_ + std::min(Length(most_bytes), range_->end() - at_);
     const Offset near_limit = std::min(limit, at_ + Length(kMostMarked));
     if (dense(near_limit)) {

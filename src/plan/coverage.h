@@ -34,7 +34,9 @@ class Coverage {
   Coverage(std::span<const ViewPart> parts, Ranges ranges,
            Extent bounds = {Offset(0), Length(kMaxOffset)});
 
-  // The next runs, with at most so many bytes and runs; empty: there are no more.
+  // The next runs, with at most so many bytes and runs; empty: there are no more. Runs are as long
+  // as they can be: where one ends, there is a byte that is not asked for, or `most_bytes` are
+  // full.
   std::vector<Extent> next(uint64_t most_bytes, size_t most_runs);
 
  private:

@@ -117,9 +117,11 @@ TEST(Coverage, RandomAccessesAndRealms) {
       Coverage coverage(parts, ranges_of(realm));
       const auto most = static_cast<uint64_t>(oracle.pick(1, oracle.pick(0, 1) ? 700 : 20'000));
       const auto most_runs = static_cast<size_t>(oracle.pick(1, oracle.pick(0, 1) ? 40 : 2000));
+      std::optional<Offset> ended;  // where a window did that could have had more bytes
       for (auto runs = coverage.next(most, most_runs); !runs.empty();
            runs = coverage.next(most, most_runs)) {
         ASSERT_LE(runs.size(), most_runs);
+        ASSERT_NE(ended, runs.front().offset) << "a run is in two windows";
         check_window(runs, ranks);
         if (::testing::Test::HasFatalFailure()) return;
         uint64_t in_window = 0;
@@ -129,6 +131,7 @@ TEST(Coverage, RandomAccessesAndRealms) {
             ASSERT_TRUE(seen.insert(run.offset.value + k).second);
         }
         ASSERT_LE(in_window, most);
+        ended = in_window < most ? std::optional(runs.back().end()) : std::nullopt;
       }
     }
     ASSERT_EQ(seen, all);

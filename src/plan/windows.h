@@ -50,15 +50,19 @@ struct WindowLimits {
 std::unique_ptr<Windows> windows_by_offset(std::span<const ViewPart> parts, const TiledMap& realm,
                                            WindowLimits limits);
 
-// What the realm's bytes are by target. Walks all of their pieces.
-std::vector<uint64_t> bytes_by_target(std::span<const ViewPart> parts, const TiledMap& realm,
-                                      const Striping& striping);
+// What the realm is for its aggregator, by target: its bytes, but a run of fewer than a window's
+// limits have for each of its runs counts as that many. So a window's share of the load never has
+// too many runs, and what an order of these loads plans is what is moved, however small the pieces
+// are. Walks all of them.
+std::vector<uint64_t> loads_by_target(std::span<const ViewPart> parts, const TiledMap& realm,
+                                      const Striping& striping, const WindowLimits& limits);
 
-// `bytes`: of all aggregators, [aggregator * targets + target]. Windows hold up to
-// (1 + kThreshold) * limits.bytes.
+// `loads`: of all aggregators, [aggregator * targets + target], each with these limits (four runs
+// at least). Windows hold up to (1 + kThreshold) * limits.bytes. In the i-th window of all
+// aggregators together each target has one of them at most, whoever is done earlier.
 constexpr double kThreshold = 0.25;
 std::unique_ptr<Windows> windows_by_target(std::span<const ViewPart> parts, const TiledMap& realm,
                                            const Striping& striping, WindowLimits limits,
-                                           size_t aggregator, std::vector<uint64_t> bytes);
+                                           size_t aggregator, std::vector<uint64_t> loads);
 
 }  // namespace forebay::plan
