@@ -391,12 +391,14 @@ void Collective::take_parts(const Received& received) {
   for (size_t rank = 0; rank < summaries_.size(); ++rank) {
     const Summary& one = summaries_[rank];
     if (one.length == 0) continue;
+    const Extent around{Offset(one.low), Length(one.end - one.low)};
     const Received::Size& size = received.sizes[rank];
     std::span<const int64_t> of(received.numbers.data() + received.from[rank], size.numbers);
     if (one.unsent && !size.whole_view) {
       auto part = plan::ViewPart::decode(of);
       FOREBAY_ASSERT(part.has_value(), "a rank described its access wrongly");
       parts_[rank] = std::move(*part);
+      parts_[rank].around = around;
       continue;
     }
     if (one.unsent) {
@@ -407,7 +409,7 @@ void Collective::take_parts(const Received& received) {
     const uint64_t total = views_[rank].total().value;
     FOREBAY_ASSERT(one.from <= total && one.length <= total - one.from,
                    "a rank's access lies beyond the view that is known of it");
-    parts_[rank] = {views_[rank], Length(one.from), Length(one.length)};
+    parts_[rank] = {views_[rank], Length(one.from), Length(one.length), around};
   }
 }
 

@@ -181,6 +181,8 @@ void TwoPhase::open_next() {
   Window window;
   if (windows_) within_memory([&] { window.runs = windows_->next(); });
   for (const Extent& run : window.runs) window.bytes += run.length.value;
+  if (near_ranks_ < kept_.rank_near_.size())
+    within_memory([&] { window.places = plan::places_of(window.runs); });
   const uint32_t number = own().opened();
   own().wait_for_all(number - 2, [this] { file_.progress(); });       // wraps, as numbers do
   if (windows_opened_ > 0) exchange_.end_sends(windows_opened_ - 1);  // those out of this half
@@ -261,7 +263,7 @@ Scattered TwoPhase::in_memory(std::vector<Extent> runs) {
   const uint64_t bytes = plan::bytes_in_window(runs, part_);
   const uint64_t piece = std::min(part_.view.mean_piece(), transfer_.memory().mean_piece());
   return {bytes, piece, [this, runs = std::move(runs)](const Scattered::Piece& fn) {
-            plan::place_in_window(runs, part_, [&](uint64_t, Length stream, uint64_t length) {
+            plan::find_in_runs(runs, part_, [&](size_t, Offset, Length stream, uint64_t length) {
               for_each_piece(memory_, stream - part_.from, length, fn);
             });
           }};
@@ -282,9 +284,9 @@ Scattered TwoPhase::in_window(size_t rank, const Window& window, std::byte* buff
   const plan::ViewPart& part = kept_.parts_[rank];
   return {plan::bytes_in_window(window.runs, part), part.view.mean_piece(),
           [&part, &window, buffer](const Scattered::Piece& fn) {
-            plan::place_in_window(window.runs, part, [&](uint64_t at, Length, uint64_t length) {
-              fn(buffer + at, length);
-            });
+            plan::place_in_window(
+                plan::PlacedRuns{window.runs, window.places}, part,
+                [&](uint64_t at, Length, uint64_t length) { fn(buffer + at, length); });
           }};
 }
 

@@ -23,6 +23,7 @@ class ByOffset final : public Windows {
     return runs;
   }
   bool done() const override { return ahead_.empty() && !first_; }
+  uint64_t steps() const override { return coverage_.steps(); }
 
  private:
   std::vector<Extent> take() { return coverage_.next(limits_.bytes, limits_.runs); }
@@ -90,7 +91,7 @@ class Targets {
         stripes_(cyclic_realms(striping.stripe, striping.targets)) {
     const Extent all = realm.bounds(Length(0), realm.total());
     for (const ViewPart& part : parts) {
-      if (part.empty() || all.empty()) continue;
+      if (part.empty() || all.empty() || part.apart_from(all)) continue;
       ViewPart inside = part.within(all);
       if (inside.empty()) continue;
       parts_.push_back({inside.bounds(), std::move(inside)});
@@ -182,6 +183,12 @@ class ByTarget final : public Windows {
   }
 
   bool done() const override { return at_ >= iterations_.size() && at_ > 0; }
+  uint64_t steps() const override {
+    uint64_t all = steps_;
+    for (const auto& group : groups_)
+      if (group) all += group->coverage.steps();
+    return all;
+  }
 
  private:
   // Up to where the item goes by load, or beyond: its bytes and its runs are bounds of what it
@@ -194,6 +201,7 @@ class ByTarget final : public Windows {
     left_[item.target] -= item.bytes;
     if (left_[item.target] > 0) return;
     FOREBAY_ASSERT(group->coverage.next(1, 1).empty(), "bytes that no window has");
+    steps_ += group->coverage.steps();
     group = nullptr;
   }
 
@@ -204,6 +212,7 @@ class ByTarget final : public Windows {
   std::vector<std::unique_ptr<Targets::Group>> groups_;  // by target: those that are begun
   std::vector<uint64_t> left_;                           // of the loads, by target
   size_t at_ = 0;                                        // iterations
+  uint64_t steps_ = 0;                                   // of groups that are done
 };
 
 }  // namespace

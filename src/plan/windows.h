@@ -29,7 +29,8 @@ class Windows {
   virtual ~Windows() = default;
   // The runs of the next window, rising and apart.
   virtual std::vector<Extent> next() = 0;
-  virtual bool done() const = 0;  // there is no next one
+  virtual bool done() const = 0;       // there is no next one
+  virtual uint64_t steps() const = 0;  // as Coverage's
 };
 
 // Is it worth moving windows of so many bytes in the order of targets? If each reaches only some of
