@@ -11,6 +11,7 @@ namespace {
 constexpr uint64_t kMostMarked = 1_MiB;  // at once
 constexpr uint64_t kLeastMarked = 4_KiB;
 constexpr uint64_t kSmallPiece = 1_KiB;
+constexpr size_t kFewPieces = 8;
 constexpr size_t kMostListed = 1024;  // pieces without a loop, at once
 
 // Sets the bits [from, to).
@@ -173,27 +174,38 @@ bool Coverage::dense(Offset limit) {
     return false;
   uint64_t bytes = 0;
   find_before(limit);
-  for (const size_t i : before_) bytes += walkers_[i].part->within({at_, span}).length.value;
-  if (bytes >= span.value / 8) return true;
+  for (const size_t i : before_) {
+    bytes += walkers_[i].part->within({at_, span}).length.value;
+    if (bytes >= span.value / 8) return true;
+  }
   sparse_until_ = limit;
   return false;
 }
 
-// A row at a time, where pieces lie in rows: that is a fraction of what a cursor takes for each.
+// The first few pieces of a rank one by one, since where there are many ranks it has no more; then
+// a row at a time, where pieces lie in rows: that is a fraction of what a cursor takes for each.
 void Coverage::mark_all(Offset limit) {
   marks_.assign(((limit - at_).value + 63) / 64, 0);
   find_before(limit);
   for (const size_t i : before_) {
     Walker& walker = walkers_[i];
-    TiledCursor cursor = walker.part->within({at_, limit - at_}).cursor();
+    Extent& piece = walker.piece;
+    for (size_t k = 0; k < kFewPieces && !piece.empty() && piece.end() <= limit; ++k) {
+      const Offset from = std::max(piece.offset, at_);
+      if (from < piece.end()) mark(marks_, (from - at_).value, (piece.end() - at_).value);
+      step(walker);
+    }
+    if (piece.empty() || piece.offset >= limit) continue;
+    const Offset from = std::max(piece.offset, at_);
+    TiledCursor cursor = walker.part->within({from, limit - from}).cursor();
     while (!cursor.done()) {
       const Extents pieces = cursor.next(cursor.left(), kMostListed);
       for (ExtentCursor places(pieces); !places.done();) {
         const Row row = row_at(pieces, places);
         const uint64_t length = row.first.length.value;
-        uint64_t from = (row.first.offset - at_).value;
-        for (uint64_t k = 0; k < row.count; ++k, from += static_cast<uint64_t>(row.stride))
-          mark(marks_, from, from + length);
+        uint64_t first = (row.first.offset - at_).value;
+        for (uint64_t k = 0; k < row.count; ++k, first += static_cast<uint64_t>(row.stride))
+          mark(marks_, first, first + length);
         places.advance(Length(length * row.count));
         steps_ += row.count;
       }
