@@ -166,6 +166,7 @@ class Maker {
                         .targets = load_.targets,
                         .bytes = {},
                         .buffer = buffer_,
+                        .stripe = striping_.stripe,
                         .threshold = kIbcsThreshold};
     std::vector<uint64_t> at;  // of each group, in its object
     for (uint32_t a = 0; a < load_.aggregators; ++a) {

@@ -91,6 +91,8 @@ Collective::Settings Collective::settings() const {
             : hints.is("forebay_order", "target") ? kByTarget
                                                   : kByWhatPays;
   s.local = file_.place.local;
+  const std::string& list = hints["forebay_realm_list"];
+  if (file_.rank == 0 && list != list_) s.new_list = list.size() + 1;
   s.keep = static_cast<uint64_t>(plan::wish_of(hints["romio_cb_pfr"]));
   const plan::Persistent form = form_of(hints["romio_cb_fr_type"]);
   s.form = static_cast<uint64_t>(form);
@@ -148,7 +150,8 @@ plan::Striping Collective::choose_order() const {
   uint64_t bytes = 0;
   for (const Summary& one : summaries_) bytes += one.length;
   const uint64_t window = std::min(made_for_.buffer_half(), bytes / aggregators_.size());
-  return order == kByWhatPays && plan::order_pays(striped, window) ? striped : plan::Striping();
+  const bool pays = plan::order_pays(striped, window, aggregators_.size());
+  return order == kByWhatPays && pays ? striped : plan::Striping();
 }
 
 bool Collective::by_alltoallw() const {
@@ -188,7 +191,19 @@ plan::Method Collective::choose(Direction direction) const {
        .wish = static_cast<plan::Wish>(settings.wish[direction == Direction::write ? 1 : 0])});
 }
 
+// What rank 0's user says, who may have said something else since the last call.
+void Collective::learn_given() {
+  const uint64_t news = summaries_.front().settings.new_list;
+  if (news == 0) return;
+  list_ = file_.hints["forebay_realm_list"];
+  list_.resize(news - 1);
+  PMPI_Bcast(list_.data(), static_cast<int>(list_.size()), MPI_CHAR, 0, file_.comm);
+  given_.reset();
+  if (auto given = plan::given_realms(list_); given && !list_.empty()) given_ = std::move(*given);
+}
+
 plan::Realms Collective::choose_realms() {
+  learn_given();
   const Settings& settings = summaries_.front().settings;
   std::vector<plan::Samples> samples;
   for (const Summary& one : summaries_) {
@@ -208,8 +223,9 @@ plan::Realms Collective::choose_realms() {
                                      .stripe = striped.stripe,
                                      .targets = striped.targets,
                                      .kind = kKinds[settings.realms],
-                                     .given = given_});
+                                     .given = given_ ? &*given_ : nullptr});
   realms_why_ = chosen.why;
+  given_unused_ = std::move(chosen.unused);
   return std::move(chosen.realms);
 }
 
@@ -251,8 +267,6 @@ bool Collective::make_areas(const Settings& settings) {
   areas_.resize(aggregators_.size());
   AreaNews own = make_own_area(settings);
   if (file_.rank == 0) ask_for_layout();
-  given_ = file_.hints["forebay_realm_list"];
-  own.given = given_.size();
   own.reported = reported_;
   std::vector<AreaNews> news(static_cast<size_t>(file_.ranks));
   static_assert(sizeof own <= Gathering::kMostBytes);
@@ -261,7 +275,7 @@ bool Collective::make_areas(const Settings& settings) {
     if (!news[static_cast<size_t>(rank)].made) return false;
   meet(news);
   made_for_ = settings;
-  learn_from_first(news.front());
+  reported_ = news.front().reported;  // what rank 0's Store said
   return ready_ = true;
 }
 
@@ -271,14 +285,6 @@ void Collective::ask_for_layout() {
   auto reply =
       file_.call({.op = Op::layout, .caller = file_.caller, .handle = file_.opened.handle});
   if (reply) reported_ = reply->layout;
-}
-
-// What rank 0 alone knows: its user's realms, and what its Store said.
-void Collective::learn_from_first(const AreaNews& news) {
-  reported_ = news.reported;
-  given_.resize(news.given);
-  if (news.given == 0) return;
-  PMPI_Bcast(given_.data(), static_cast<int>(news.given), MPI_CHAR, 0, file_.comm);
 }
 
 // Maps the buffers of those that are near; and every aggregator learns who is.
@@ -390,12 +396,14 @@ void Collective::take_parts(const Received& received) {
   for (size_t rank = 0; rank < summaries_.size(); ++rank) {
     const Summary& one = summaries_[rank];
     if (one.length == 0) continue;
+    const Extent around{Offset(one.low), Length(one.end - one.low)};
     const Received::Size& size = received.sizes[rank];
     std::span<const int64_t> of(received.numbers.data() + received.from[rank], size.numbers);
     if (one.unsent && !size.whole_view) {
       auto part = plan::ViewPart::decode(of);
       FOREBAY_ASSERT(part.has_value(), "a rank described its access wrongly");
       parts_[rank] = std::move(*part);
+      parts_[rank].around = around;
       continue;
     }
     if (one.unsent) {
@@ -406,7 +414,7 @@ void Collective::take_parts(const Received& received) {
     const uint64_t total = views_[rank].total().value;
     FOREBAY_ASSERT(one.from <= total && one.length <= total - one.from,
                    "a rank's access lies beyond the view that is known of it");
-    parts_[rank] = {views_[rank], Length(one.from), Length(one.length)};
+    parts_[rank] = {views_[rank], Length(one.from), Length(one.length), around};
   }
 }
 
@@ -486,6 +494,7 @@ void Collective::together(Transfer& transfer) {
     return transfer.run();
   }
   ++together_;
+  together_why_ = why_;
   if (auto fault = keep_realms(transfer)) {
     if (!transfer.fault()) transfer.fail(std::move(fault));
     return;
@@ -518,14 +527,30 @@ void Collective::run(Transfer& transfer) {
   together(transfer);
 }
 
+std::string_view Collective::why_so_many() const {
+  if (aggregators_.size() == static_cast<size_t>(file_.ranks)) return "all ranks";
+  if (made_for_.limit != file_.default_aggregators) return "as cb_nodes says";
+  return file_.hints.given("cb_config_list") ? "as cb_config_list says"
+                                             : "as many of each node as it has cores, up to 8";
+}
+
+std::string_view Collective::why_such_buffers() const {
+  if (file_.hints.given("cb_buffer_size")) return "as cb_buffer_size says";
+  return made_for_.local ? "of a local file system: what a processor's cache holds"
+                         : "few large requests";
+}
+
 std::string Collective::explanation() const {
   if (calls_ == 0) return {};
   if (together_ == 0)
     return fmt::format("{} collective calls, every rank by itself: {}", calls_, why_);
   return fmt::format(
-      "{} collective calls, {} of them in two phases ({}): {} aggregators, buffers of {} bytes, "
-      "realms: {}{}{}{}{}{}",
-      calls_, together_, why_, aggregators_.size(), made_for_.buffer, realms_why_,
+      "{} collective calls, {} of them in two phases ({}){}: {} aggregators ({}), buffers of {} "
+      "bytes ({}), realms: {}{}{}{}{}{}{}",
+      calls_, together_, together_why_,
+      why_ == together_why_ ? "" : fmt::format(", the last one not ({})", why_),
+      aggregators_.size(), why_so_many(), made_for_.buffer, why_such_buffers(), realms_why_,
+      given_unused_.empty() ? "" : fmt::format(", not as given, since {}", given_unused_),
       sizes_ > 1 ? fmt::format(", of {} sizes one after the other", sizes_) : "",
       file_.kept_realms ? ", kept in memory" : "", explain(striping()),
       order_.known() ? ", in the order of storage targets" : "",

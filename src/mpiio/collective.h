@@ -52,6 +52,8 @@ class Collective {
     uint64_t form = 0, size = 0, cache = 0;  // of those
     uint64_t file_size = 0;
     uint64_t local = 0;  // the file system
+    // Of rank 0: the length of its realms' list and 1, if it is another one than all know; 0: not.
+    uint64_t new_list = 0;
     uint64_t buffer_half() const { return std::max<uint64_t>(buffer / 2, 4096); }
     bool same_buffers(const Settings& o) const {
       return limit == o.limit && per_node == o.per_node && buffer == o.buffer;
@@ -76,7 +78,6 @@ class Collective {
   struct AreaNews {
     SharedMemory::Place place{};    // of an aggregator's buffer
     uint32_t window = 0, made = 0;  // its next one; is there a buffer?
-    uint64_t given = 0;             // bytes of rank 0's realms
     Layout reported{};              // by rank 0's Store
   };
   // The views of a call that aggregators did not know.
@@ -106,13 +107,15 @@ class Collective {
   void meet(const std::vector<AreaNews>& news);
   void learn_who_is_near();
   void ask_for_layout();
-  void learn_from_first(const AreaNews& news);
+  void learn_given();
   Fault exchange_views(const Transfer& transfer);
   Fault send_views(const Transfer& transfer, Received& received);
   Fault tell_sizes(const Described& mine, Received& received, bool& all_there);
   Fault agree_if_many(bool fits, const Received& received) const;
   void take_parts(const Received& received);
   void together(Transfer& transfer);
+  std::string_view why_so_many() const;
+  std::string_view why_such_buffers() const;
   Extent region() const;
 
   File& file_;
@@ -134,14 +137,18 @@ class Collective {
   uint64_t realm_size_ = 0;  // of persistent realms; 0: there are none
   uint32_t sized_for_ = 0;   // the view that it was chosen for, and this rank's type in memory
   std::optional<plan::TypeMap::Outline> sized_for_type_;
-  uint64_t sizes_ = 0;    // that were chosen so far
-  std::string given_;     // realms, as rank 0's user says
+  uint64_t sizes_ = 0;                      // that were chosen so far
+  std::string list_;                        // of realms, as rank 0's user says
+  std::optional<plan::GivenRealms> given_;  // what it means
   plan::Striping order_;  // of the call: by what realms are moved; not known: by offset
   Layout reported_;       // of the file, by rank 0's Store
   bool asked_ = false;    // for it, of rank 0
 
   uint64_t calls_ = 0, together_ = 0;
-  std::string_view why_, realms_why_;
+  std::string_view why_;  // of the last call
+  // Of the last one in two phases.
+  std::string_view together_why_, realms_why_;
+  std::string given_unused_;
 };
 
 }  // namespace forebay::mpiio

@@ -89,7 +89,8 @@ struct File {
 
   MPI_Comm comm = MPI_COMM_NULL;  // our own duplicate
   int rank = 0, ranks = 1;
-  std::vector<uint32_t> nodes;  // by rank: the number of its node
+  std::vector<uint32_t> nodes;       // by rank: the number of its node
+  uint64_t default_aggregators = 0;  // as cb_nodes was set when it was opened; 0: a hint had it
   std::string name;
   int amode = 0;
 

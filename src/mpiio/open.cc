@@ -300,6 +300,7 @@ class Opening {
     const auto per_node = plan::per_node_of(hints["cb_config_list"]).value_or(aggregators_);
     const auto chosen = plan::choose_aggregators(file_->nodes, 0, per_node);
     hints.set("cb_nodes", std::to_string(chosen.size()));
+    file_->default_aggregators = chosen.size();
   }
 
   // What ranks of several nodes share is at the server of the file, if it has one.

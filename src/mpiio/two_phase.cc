@@ -74,22 +74,22 @@ void TwoPhase::plan_windows() {
   const plan::Striping striping = kept_.order_;
   const size_t aggregators = kept_.aggregators_.size();
   const auto mine = static_cast<size_t>(std::max(kept_.index_, 0));
-  std::vector<uint64_t> bytes(striping.known() ? aggregators * striping.targets : 0, 0);
+  const plan::WindowLimits limits{window_bytes(), aggregates() ? own().shape().runs : 0};
+  std::vector<uint64_t> loads(striping.known() ? aggregators * striping.targets : 0, 0);
   if (aggregates() && striping.known()) {
     within_memory([&] {
-      const auto own_bytes = plan::bytes_by_target(kept_.parts_, realms_[mine], striping);
-      std::copy(own_bytes.begin(), own_bytes.end(),
-                bytes.begin() + static_cast<ptrdiff_t>(mine * striping.targets));
+      const auto own_loads = plan::loads_by_target(kept_.parts_, realms_[mine], striping, limits);
+      std::copy(own_loads.begin(), own_loads.end(),
+                loads.begin() + static_cast<ptrdiff_t>(mine * striping.targets));
     });
   }
   if (striping.known())
-    PMPI_Allreduce(MPI_IN_PLACE, bytes.data(), static_cast<int>(bytes.size()), MPI_UINT64_T,
+    PMPI_Allreduce(MPI_IN_PLACE, loads.data(), static_cast<int>(loads.size()), MPI_UINT64_T,
                    MPI_SUM, file_.comm);
   if (!aggregates() || failed_) return;
-  const plan::WindowLimits limits{window_bytes(), own().shape().runs};
   within_memory([&] {
     windows_ = striping.known() ? plan::windows_by_target(kept_.parts_, realms_[mine], striping,
-                                                          limits, mine, std::move(bytes))
+                                                          limits, mine, std::move(loads))
                                 : plan::windows_by_offset(kept_.parts_, realms_[mine], limits);
   });
 }
@@ -181,6 +181,8 @@ void TwoPhase::open_next() {
   Window window;
   if (windows_) within_memory([&] { window.runs = windows_->next(); });
   for (const Extent& run : window.runs) window.bytes += run.length.value;
+  if (near_ranks_ < kept_.rank_near_.size())
+    within_memory([&] { window.places = plan::places_of(window.runs); });
   const uint32_t number = own().opened();
   own().wait_for_all(number - 2, [this] { file_.progress(); });       // wraps, as numbers do
   if (windows_opened_ > 0) exchange_.end_sends(windows_opened_ - 1);  // those out of this half
@@ -261,7 +263,7 @@ Scattered TwoPhase::in_memory(std::vector<Extent> runs) {
   const uint64_t bytes = plan::bytes_in_window(runs, part_);
   const uint64_t piece = std::min(part_.view.mean_piece(), transfer_.memory().mean_piece());
   return {bytes, piece, [this, runs = std::move(runs)](const Scattered::Piece& fn) {
-            plan::place_in_window(runs, part_, [&](uint64_t, Length stream, uint64_t length) {
+            plan::find_in_runs(runs, part_, [&](size_t, Offset, Length stream, uint64_t length) {
               for_each_piece(memory_, stream - part_.from, length, fn);
             });
           }};
@@ -282,9 +284,9 @@ Scattered TwoPhase::in_window(size_t rank, const Window& window, std::byte* buff
   const plan::ViewPart& part = kept_.parts_[rank];
   return {plan::bytes_in_window(window.runs, part), part.view.mean_piece(),
           [&part, &window, buffer](const Scattered::Piece& fn) {
-            plan::place_in_window(window.runs, part, [&](uint64_t at, Length, uint64_t length) {
-              fn(buffer + at, length);
-            });
+            plan::place_in_window(
+                plan::PlacedRuns{window.runs, window.places}, part,
+                [&](uint64_t at, Length, uint64_t length) { fn(buffer + at, length); });
           }};
 }
 

@@ -31,6 +31,7 @@ class TwoPhase {
  private:
   struct Window {  // of this aggregator
     std::vector<Extent> runs;
+    std::vector<uint64_t> places;  // of them in the buffer, for far ranks' data
     uint64_t bytes = 0;
     bool sent = false;  // to far ranks that read it
   };

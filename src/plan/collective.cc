@@ -1,5 +1,7 @@
 #include "plan/collective.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -119,6 +121,27 @@ ChosenRealms even(const RealmFacts& facts) {
                                                 : "even parts of the region"};
 }
 
+std::string why_not_given(const RealmFacts& facts) {
+  if (!facts.given) return "there is no list of them";
+  const size_t realms = facts.given->realms.size();
+  if (realms > facts.aggregators)
+    return fmt::format("they are {} for {} aggregators", realms, facts.aggregators);
+  if (facts.region.end().value > facts.given->end)
+    return fmt::format("they end at byte {}, and the call at {}", facts.given->end,
+                       facts.region.end().value);
+  return {};
+}
+
+ChosenRealms choose_others(const RealmFacts& facts) {
+  const size_t n = facts.aggregators;
+  if (facts.persistent_size > 0)
+    return {cyclic_realms(facts.persistent_size, n), "persistent, from byte 0 on"};
+  if (facts.kind == "striped" && facts.stripe > 0)
+    return {striped_realms(facts.stripe, facts.targets, n), "cyclic by stripes"};
+  if (facts.kind == "balanced" || (facts.kind != "even" && sparse(facts))) return balanced(facts);
+  return even(facts);
+}
+
 }  // namespace
 
 ChosenStriping choose_striping(const StripingFacts& facts) {
@@ -138,19 +161,15 @@ ChosenStriping choose_striping(const StripingFacts& facts) {
 
 ChosenRealms choose_realms(const RealmFacts& facts) {
   const size_t n = facts.aggregators;
-  if (facts.kind == "given") {
-    auto given = given_realms(facts.given);
-    if (given && given->size() <= n && complete(*given, facts.region)) {
-      given->resize(n);
-      return {std::move(*given), "as given"};
-    }
+  if (facts.kind != "given") return choose_others(facts);
+  if (std::string why = why_not_given(facts); !why.empty()) {
+    ChosenRealms chosen = choose_others(facts);
+    chosen.unused = std::move(why);
+    return chosen;
   }
-  if (facts.persistent_size > 0)
-    return {cyclic_realms(facts.persistent_size, n), "persistent, from byte 0 on"};
-  if (facts.kind == "striped" && facts.stripe > 0)
-    return {striped_realms(facts.stripe, facts.targets, n), "cyclic by stripes"};
-  if (facts.kind == "balanced" || (facts.kind != "even" && sparse(facts))) return balanced(facts);
-  return even(facts);
+  ChosenRealms chosen{facts.given->realms, "as given"};
+  chosen.realms.resize(n);
+  return chosen;
 }
 
 }  // namespace forebay::plan

@@ -73,12 +73,13 @@ struct RealmFacts {
   uint64_t persistent_size = 0;  // not 0: cyclic from byte 0 on
   uint64_t stripe = 0;           // not 0: known
   uint32_t targets = 1;
-  std::string_view kind = {};   // "", "even", "balanced", "striped", "given"
-  std::string_view given = {};  // as given_realms() takes it
+  std::string_view kind = {};          // "", "even", "balanced", "striped", "given"
+  const GivenRealms* given = nullptr;  // nullptr: none, or none that makes sense
 };
 struct ChosenRealms {
   Realms realms;
   std::string_view why;
+  std::string unused = {};  // why given ones are not; empty: they are, or nobody wants them
 };
 ChosenRealms choose_realms(const RealmFacts& facts);
 

@@ -80,11 +80,20 @@ TEST(CollectiveChoice, RealmsByWhatIsKnown) {
   facts.kind = "striped";
   EXPECT_EQ(choose_realms(facts).why, "cyclic by stripes");
   facts.kind = "given";
-  facts.given = "0:10/20,10:10/20";
+  EXPECT_EQ(choose_realms(facts).unused, "there is no list of them");
+  const GivenRealms two = *given_realms("0:10/20,10:10/20");
+  facts.given = &two;
   EXPECT_EQ(choose_realms(facts).why, "as given");
+  EXPECT_EQ(choose_realms(facts).unused, "");
   EXPECT_EQ(choose_realms(facts).realms.size(), 4u);
-  facts.given = "0:10,10:10";  // not all of the region
-  EXPECT_NE(choose_realms(facts).why, "as given");
+  const GivenRealms ends = *given_realms("0:10,10:10");
+  facts.given = &ends;
+  EXPECT_EQ(choose_realms(facts).why, "even parts of the region, aligned to stripes");
+  EXPECT_EQ(choose_realms(facts).unused, "they end at byte 20, and the call at 1000");
+  facts.given = &two;
+  facts.aggregators = 1;
+  EXPECT_EQ(choose_realms(facts).unused, "they are 2 for 1 aggregators");
+  EXPECT_EQ(choose_realms(facts).realms.size(), 1u);
 }
 
 TEST(CollectiveChoice, RealmsAlignedToStripes) {

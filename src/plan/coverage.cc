@@ -11,6 +11,7 @@ namespace {
 constexpr uint64_t kMostMarked = 1_MiB;  // at once
 constexpr uint64_t kLeastMarked = 4_KiB;
 constexpr uint64_t kSmallPiece = 1_KiB;
+constexpr size_t kFewPieces = 8;
 constexpr size_t kMostListed = 1024;  // pieces without a loop, at once
 
 // Sets the bits [from, to).
@@ -67,20 +68,24 @@ Ranges in_both(Ranges a, Ranges b, Offset end_of_all) {
 }
 
 Coverage::Coverage(std::span<const ViewPart> parts, Ranges ranges, Extent bounds)
-    : parts_(parts), ranges_(std::move(ranges)), bounds_(bounds), at_(bounds.offset) {
+    : ranges_(std::move(ranges)), bounds_(bounds), at_(bounds.offset) {
+  for (const ViewPart& part : parts)
+    if (!part.empty() && !part.apart_from(bounds)) near_.push_back(&part);
   start();
 }
 
 // From at_ on.
 void Coverage::start() {
   walkers_.clear();
-  for (const ViewPart& part : parts_) {
-    if (part.empty() || at_ >= bounds_.end()) continue;
-    const ViewPart inside = part.within({at_, bounds_.end() - at_});
-    if (inside.empty()) continue;
-    walkers_.push_back({&part, inside.from, inside.from + inside.length, inside.cursor(), {}});
+  if (at_ >= bounds_.end()) return;
+  std::erase_if(near_, [this](const ViewPart* part) {
+    const ViewPart inside = part->within({at_, bounds_.end() - at_});
+    ++steps_;
+    if (inside.empty()) return true;
+    walkers_.push_back({part, inside.from, inside.from + inside.length, inside.cursor(), {}});
     step(walkers_.back());
-  }
+    return false;
+  });
   order();
 }
 
@@ -90,6 +95,7 @@ void Coverage::order() {
 }
 
 void Coverage::step(Walker& walker) {
+  ++steps_;
   walker.piece = walker.cursor.done() ? Extent{} : walker.cursor.take(walker.cursor.left());
 }
 
@@ -105,7 +111,7 @@ void Coverage::sink(size_t i) {
     std::swap(walkers_[i], walkers_.back());
     walkers_.pop_back();
   }
-  for (;;) {
+  for (;; ++steps_) {
     size_t least = i;
     for (const size_t child : {2 * i + 1, 2 * i + 2})
       if (child < walkers_.size() && walkers_[child].piece.offset < walkers_[least].piece.offset)
@@ -145,39 +151,69 @@ Offset Coverage::joined_end(Offset limit) {
   return end;
 }
 
+// Those with a piece before the limit, which are the top of the heap: the others are not looked at.
+void Coverage::find_before(Offset limit) {
+  before_.clear();
+  const auto add = [&](size_t i) {
+    if (i < walkers_.size() && walkers_[i].piece.offset < limit) before_.push_back(i);
+  };
+  add(0);
+  for (size_t k = 0; k < before_.size(); ++k) {
+    const size_t i = before_[k];
+    add(2 * i + 1), add(2 * i + 2);
+  }
+  steps_ += before_.size();
+}
+
 // Are there so many small pieces up to the limit that marking them pays?
-// All ranks are asked, so not again before what was found to be sparse has been passed.
+// All ranks there are asked, so not again before what was found to be sparse has been passed.
 bool Coverage::dense(Offset limit) {
   const Length span = limit - at_;
   if (at_ < sparse_until_ || span.value < kLeastMarked ||
       walkers_.front().piece.length.value > kSmallPiece)
     return false;
   uint64_t bytes = 0;
-  for (const Walker& walker : walkers_) bytes += walker.part->within({at_, span}).length.value;
-  if (bytes >= span.value / 8) return true;
+  find_before(limit);
+  for (const size_t i : before_) {
+    bytes += walkers_[i].part->within({at_, span}).length.value;
+    if (bytes >= span.value / 8) return true;
+  }
   sparse_until_ = limit;
   return false;
 }
 
-// A row at a time, where pieces lie in rows: that is a fraction of what a cursor takes for each.
+// The first few pieces of a rank one by one, since where there are many ranks it has no more; then
+// a row at a time, where pieces lie in rows: that is a fraction of what a cursor takes for each.
 void Coverage::mark_all(Offset limit) {
   marks_.assign(((limit - at_).value + 63) / 64, 0);
-  for (Walker& walker : walkers_) {
-    TiledCursor cursor = walker.part->within({at_, limit - at_}).cursor();
+  find_before(limit);
+  for (const size_t i : before_) {
+    Walker& walker = walkers_[i];
+    Extent& piece = walker.piece;
+    for (size_t k = 0; k < kFewPieces && !piece.empty() && piece.end() <= limit; ++k) {
+      const Offset from = std::max(piece.offset, at_);
+      if (from < piece.end()) mark(marks_, (from - at_).value, (piece.end() - at_).value);
+      step(walker);
+    }
+    if (piece.empty() || piece.offset >= limit) continue;
+    const Offset from = std::max(piece.offset, at_);
+    TiledCursor cursor = walker.part->within({from, limit - from}).cursor();
     while (!cursor.done()) {
       const Extents pieces = cursor.next(cursor.left(), kMostListed);
       for (ExtentCursor places(pieces); !places.done();) {
         const Row row = row_at(pieces, places);
         const uint64_t length = row.first.length.value;
-        uint64_t from = (row.first.offset - at_).value;
-        for (uint64_t i = 0; i < row.count; ++i, from += static_cast<uint64_t>(row.stride))
-          mark(marks_, from, from + length);
+        uint64_t first = (row.first.offset - at_).value;
+        for (uint64_t k = 0; k < row.count; ++k, first += static_cast<uint64_t>(row.stride))
+          mark(marks_, first, first + length);
         places.advance(Length(length * row.count));
+        steps_ += row.count;
       }
     }
     skip_to(walker, limit);
   }
-  order();
+  // From the lowest up: what is below each is in order by then.
+  for (size_t k = before_.size(); k-- > 0;) sink(before_[k]);
 }
 
 uint64_t Coverage::take_marked(Offset limit, size_t most_runs, std::vector<Extent>& runs) {
@@ -185,7 +221,8 @@ uint64_t Coverage::take_marked(Offset limit, size_t most_runs, std::vector<Exten
   const uint64_t end = (limit - base).value;
   uint64_t bytes = 0;
   for (uint64_t from = 0; (from = find(marks_, from, end, true)) < end;) {
-    if (runs.size() == most_runs) {  // the rest is for the next window
+    if (runs.size() == most_runs && runs.back().end() != base + Length(from)) {
+      // The rest is for the next window.
       at_ = base + Length(from);
       start();
       return bytes;
@@ -201,7 +238,8 @@ uint64_t Coverage::take_marked(Offset limit, size_t most_runs, std::vector<Exten
 
 std::vector<Extent> Coverage::next(uint64_t most_bytes, size_t most_runs) {
   std::vector<Extent> runs;
-  while (most_bytes > 0 && runs.size() < most_runs && find_range()) {
+  while (most_bytes > 0 && most_runs > 0 && find_range()) {
+    if (runs.size() == most_runs && runs.back().end() != at_) break;
     const Offset limit = at_ + std::min(Length(most_bytes), range_->end() - at_);
     const Offset near_limit = std::min(limit, at_ + Length(kMostMarked));
     if (dense(near_limit)) {
@@ -217,11 +255,39 @@ std::vector<Extent> Coverage::next(uint64_t most_bytes, size_t most_runs) {
   return runs;
 }
 
+std::vector<uint64_t> places_of(std::span<const Extent> runs) {
+  std::vector<uint64_t> places;
+  places.reserve(runs.size());
+  uint64_t place = 0;
+  for (const Extent& run : runs) {
+    places.push_back(place);
+    place += run.length.value;
+  }
+  return places;
+}
+
+size_t run_beyond(std::span<const Extent> runs, size_t run, Offset offset, uint64_t& steps) {
+  size_t low = run, high = run;
+  for (size_t stride = 1; high < runs.size() && runs[high].end() <= offset; stride *= 2, ++steps) {
+    low = high + 1;
+    high += stride;
+  }
+  high = std::min(high, runs.size());
+  for (; low < high; ++steps) {
+    const size_t middle = low + (high - low) / 2;
+    if (runs[middle].end() <= offset)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
 uint64_t bytes_in_window(std::span<const Extent> runs, const ViewPart& part) {
   if (part.empty() || runs.empty()) return 0;
   if (runs.size() == 1) return part.within(runs.front()).length.value;
   uint64_t bytes = 0;
-  place_in_window(runs, part, [&](uint64_t, Length, uint64_t length) { bytes += length; });
+  find_in_runs(runs, part, [&](size_t, Offset, Length, uint64_t length) { bytes += length; });
   return bytes;
 }
 

@@ -27,6 +27,7 @@ Rank random_rank(TypeOracle& oracle) {
   const int64_t length = oracle.pick(0, 4) == 0 ? 0 : oracle.pick(0, 3 * size);
   rank.part.from = Length(static_cast<uint64_t>(from));
   rank.part.length = Length(static_cast<uint64_t>(length));
+  if (length > 0 && oracle.pick(0, 1)) rank.part.around = rank.part.bounds();
   for (int64_t k = from; k < from + length; ++k)
     rank.bytes.push_back(displacement +
                          static_cast<uint64_t>(type.bytes[static_cast<size_t>(k % size)] +
@@ -82,18 +83,24 @@ void check_window(const std::vector<Extent>& runs, const std::vector<Rank>& rank
   for (const Extent& run : runs)
     for (uint64_t k = 0; k < run.length.value; ++k) in_buffer.push_back(run.offset.value + k);
   ASSERT_TRUE(std::is_sorted(in_buffer.begin(), in_buffer.end(), std::less_equal<>()));
+  const auto places = places_of(runs);
   const std::set<uint64_t> inside(in_buffer.begin(), in_buffer.end());
   for (const Rank& rank : ranks) {
     std::vector<uint64_t> expected, placed;
     for (const uint64_t b : rank.bytes)
       if (inside.contains(b)) expected.push_back(b);
+    std::vector<uint64_t> one_way, other_way;
+    place_in_window(PlacedRuns{runs, places}, rank.part,
+                    [&](uint64_t at, Length, uint64_t) { one_way.push_back(at); });
     place_in_window(runs, rank.part, [&](uint64_t at, Length stream, uint64_t length) {
+      other_way.push_back(at);
       for (uint64_t k = 0; k < length; ++k) {
         placed.push_back(in_buffer.at(at + k));
         ASSERT_EQ(placed.back(), rank.bytes.at((stream - rank.part.from).value + k));
       }
     });
     ASSERT_EQ(placed, expected);
+    ASSERT_EQ(one_way, other_way);
     ASSERT_EQ(bytes_in_window(runs, rank.part), expected.size());
   }
 }
@@ -117,9 +124,11 @@ TEST(Coverage, RandomAccessesAndRealms) {
       Coverage coverage(parts, ranges_of(realm));
       const auto most = static_cast<uint64_t>(oracle.pick(1, oracle.pick(0, 1) ? 700 : 20'000));
       const auto most_runs = static_cast<size_t>(oracle.pick(1, oracle.pick(0, 1) ? 40 : 2000));
+      std::optional<Offset> ended;  // where a window did that could have had more bytes
       for (auto runs = coverage.next(most, most_runs); !runs.empty();
            runs = coverage.next(most, most_runs)) {
         ASSERT_LE(runs.size(), most_runs);
+        ASSERT_NE(ended, runs.front().offset) << "a run is in two windows";
         check_window(runs, ranks);
         if (::testing::Test::HasFatalFailure()) return;
         uint64_t in_window = 0;
@@ -129,6 +138,7 @@ TEST(Coverage, RandomAccessesAndRealms) {
             ASSERT_TRUE(seen.insert(run.offset.value + k).second);
         }
         ASSERT_LE(in_window, most);
+        ended = in_window < most ? std::optional(runs.back().end()) : std::nullopt;
       }
     }
     ASSERT_EQ(seen, all);

@@ -42,8 +42,8 @@ uint64_t rounded_up(uint64_t a, uint64_t b) {
   return (a + b - 1) / b;
 }
 
-// How many targets an aggregator may drive in one iteration: each has a byte of the buffer at
-// least. Whoever has nothing does not count.
+// How many targets an aggregator may drive in one iteration: each has a stripe of the buffer at
+// least, unless there is one only. Whoever has nothing does not count.
 size_t drives(const OrderInput& in) {
   std::vector<bool> aggregators(in.aggregators), targets(in.targets);
   for (size_t i = 0; i < in.bytes.size(); ++i) {
@@ -52,15 +52,17 @@ size_t drives(const OrderInput& in) {
   const auto active = std::ranges::count(aggregators, true),
              used = std::ranges::count(targets, true);
   if (active == 0) return 1;
-  return std::min<uint64_t>(in.buffer,
+  return std::min<uint64_t>(std::max<uint64_t>(1, in.buffer / in.stripe),
                             rounded_up(static_cast<size_t>(used), static_cast<size_t>(active)));
 }
 
-// A part of the buffer begins on a page, so that what lies on pages in the file does in memory.
+// A part of the buffer is of whole stripes; else it begins on a page, so that what lies on pages in
+// the file does in memory.
 Cut cut_of(const OrderInput& in, size_t driven) {
   constexpr uint64_t kPage = 4096;
   uint64_t item = std::max<uint64_t>(1, in.buffer / driven);
-  if (driven > 1 && item > kPage) item -= item % kPage;
+  const uint64_t unit = in.stripe > 1 ? in.stripe : kPage;
+  if (driven > 1 && item > unit) item -= item % unit;
   return {item, static_cast<uint64_t>(in.threshold * static_cast<double>(item))};
 }
 
@@ -106,7 +108,7 @@ Rows rows_of(const std::vector<uint32_t>& items, const OrderInput& in, uint64_t 
 
 Iterations order_by_target(const OrderInput& in) {
   FOREBAY_ASSERT(in.bytes.size() == in.aggregators * in.targets);
-  FOREBAY_ASSERT(in.buffer > 0 && in.threshold >= 0 && in.threshold < 1);
+  FOREBAY_ASSERT(in.buffer > 0 && in.stripe > 0 && in.threshold >= 0 && in.threshold < 1);
   Iterations result;
   if (in.bytes.empty()) return result;
   const size_t driven = drives(in);

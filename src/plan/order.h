@@ -3,8 +3,10 @@
 //
 // 1. In an iteration each target has one aggregator at most. With fewer targets than aggregators,
 //    at most that many are active; with more, an aggregator drives several, up to targets /
-//    aggregators, rounded up. It then divides its buffer among them: what an aggregator has under
-//    way in one iteration is never more than (1 + threshold) x buffer.
+//    aggregators, rounded up, and no more than its buffer has stripes for. It then divides its
+//    buffer among them, into whole stripes: what an aggregator has under way in one iteration is
+//    never more than (1 + threshold) x buffer. (In the paper's cases the buffer has stripes for
+//    all. Where it has not, parts of stripes would be many small requests, and save no iteration.)
 // 2. The bytes of an aggregator on a target, its group, go out by rising offset, in items of the
 //    buffer (or of its part). A remainder above threshold x that is an item of its own, a smaller
 //    one is part of the last item, for which the buffer is extended.
@@ -31,6 +33,7 @@ struct OrderInput {
   size_t aggregators = 0, targets = 0;
   std::vector<uint64_t> bytes;  // [aggregator * targets + target]: of its realm, on that target
   uint64_t buffer = 0;          // of an aggregator (cb_buffer_size)
+  uint64_t stripe = 1;          // bytes; 1: not known
   double threshold = 0.25;      // at least 0, less than 1
 };
 

@@ -34,7 +34,8 @@ size_t driven(const OrderInput& in) {
   }
   const auto active = std::ranges::count(a, true), used = std::ranges::count(t, true);
   if (active == 0) return 1;
-  return std::min<size_t>(in.buffer, static_cast<size_t>((used + active - 1) / active));
+  return std::min<size_t>(std::max<uint64_t>(1, in.buffer / in.stripe),
+                          static_cast<size_t>((used + active - 1) / active));
 }
 
 struct Seen {
@@ -203,6 +204,7 @@ TEST(Order, AnyTableTakesTheFewestIterationsPossible) {
                   .targets = 1 + random() % 40,
                   .bytes = {},
                   .buffer = 1 + random() % (round % 4 == 0 ? 40 : 20000),
+                  .stripe = round % 3 == 0 ? 1 : 1 + random() % 5000,
                   .threshold = double(random() % 100) / 100};
     const uint64_t holes = random() % 100, most = 1 + random() % (in.buffer * 8);
     for (size_t i = 0; i < in.aggregators * in.targets; ++i) {
@@ -223,6 +225,23 @@ OrderInput striped(size_t aggregators, size_t targets, uint64_t stripes_each) {
     in.bytes[s / stripes_each * targets + s % targets] += 1 << 20;
   }
   return in;
+}
+
+// With far more targets than stripes in the buffer: as many as there are stripes, one of each.
+TEST(Order, WideStripingCutsNoStripes) {
+  for (const size_t targets : {64, 512}) {
+    OrderInput in = striped(2, targets, 2048);
+    in.buffer = (8 << 20) + 12345;
+    in.stripe = 1 << 20;
+    const Iterations order = order_by_target(in);
+    EXPECT_EQ(order.size(), 256u) << "a buffer-full in each, as by offset";
+    for (size_t i = 0; i < order.size(); ++i)
+      for (size_t a = 0; a < 2; ++a) {
+        ASSERT_EQ(order[i][a].size(), 8u);
+        for (const OrderItem& item : order[i][a]) ASSERT_EQ(item.bytes, in.stripe);
+      }
+    check_best(in);
+  }
 }
 
 TEST(Order, LargeSystemsArePlannedToo) {

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <numeric>
 #include <optional>
+#include <queue>
 
 namespace forebay::plan {
 namespace {
@@ -107,6 +108,36 @@ std::optional<Given> given(std::string_view text) {
   return Given{*at, *length, *stride};
 }
 
+// How far every byte is in one of them, no more and no less. From where all have begun, and those
+// that come once have ended, one period of the others tells all; a period without an end, as that
+// of strides that have nothing in common, is followed so far that nobody waits for it.
+uint64_t end_of(const std::vector<Given>& given) {
+  constexpr int kMostBorders = 100'000;
+  using Next = std::pair<uint64_t, size_t>;  // where it begins, and whose it is
+  std::priority_queue<Next, std::vector<Next>, std::greater<>> queue;
+  uint64_t regular = 0, period = 1;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const auto& [at, length, stride] = given[i];
+    queue.emplace(at, i);
+    regular = std::max(regular, stride ? at : at + length);
+    if (stride == 0) continue;
+    const uint64_t times = stride / std::gcd(period, stride);
+    period = period > kMaxOffset / times ? kMaxOffset : period * times;
+  }
+  uint64_t end = 0;
+  for (int i = 0; i < kMostBorders && !queue.empty(); ++i) {
+    const auto [begin, whose] = queue.top();
+    if (begin > end || end == kMaxOffset) return end;
+    const auto& [at, length, stride] = given[whose];
+    queue.pop();
+    end += length;
+    if (stride > 0) queue.emplace(begin + stride, whose);
+    if (!queue.empty() && queue.top().first < end) return queue.top().first;
+    if (stride > 0 && end >= regular && end - regular >= period) return kMaxOffset;
+  }
+  return end;
+}
+
 }  // namespace
 
 Realms even_realms(Extent region, size_t aggregators, uint64_t alignment) {
@@ -169,9 +200,10 @@ Realms striped_realms(uint64_t stripe, uint32_t targets, size_t aggregators) {
   return realms;
 }
 
-Result<Realms> given_realms(std::string_view text) {
-  Realms realms;
-  uint64_t end = 0;
+Result<GivenRealms> given_realms(std::string_view text) {
+  GivenRealms made;
+  std::vector<Given> list;
+  uint64_t last = 0;  // border that is named
   while (!text.empty()) {
     const size_t comma = text.find(',');
     const auto one = given(text.substr(0, comma));
@@ -182,13 +214,19 @@ Result<Realms> given_realms(std::string_view text) {
     auto realm = one->stride ? repeated(one->at, one->length, one->stride)
                              : Result<TiledMap>(range(one->at, one->at + one->length));
     if (!realm) return realm.error();
-    end = std::max({end, one->at + one->length, one->at + one->stride});
-    realms.push_back(std::move(*realm));
+    last = std::max({last, one->at + one->length, one->at + one->stride});
+    made.realms.push_back(std::move(*realm));
+    list.push_back(*one);
     text = comma == text.npos ? std::string_view() : text.substr(comma + 1);
   }
-  if (!complete(realms, Extent{Offset(0), Length(end)}))
-    return Error(EINVAL, "the realms given overlap, or leave bytes to nobody");
-  return realms;
+  made.end = end_of(list);
+  if (made.end < last) return Error(EINVAL, "the realms given overlap, or leave bytes to nobody");
+  // What comes again does so in whole, as far as offsets go.
+  for (size_t i = 0; i < list.size(); ++i) {
+    const uint64_t times = made.realms[i].total().value / list[i].length;
+    if (list[i].stride > 0) made.end = std::min(made.end, list[i].at + times * list[i].stride);
+  }
+  return made;
 }
 
 bool complete(const Realms& realms, Extent region) {

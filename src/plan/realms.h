@@ -48,10 +48,15 @@ Realms striped_realms(uint64_t stripe, uint32_t targets, size_t aggregators);
 
 // As a user says it: one realm for each aggregator, apart by commas, each "at:length" or
 // "at:length/stride" (bytes; repeated to the end of any file). EINVAL for anything else, and for
-// realms that overlap or, up to the last border named, leave bytes out.
-Result<Realms> given_realms(std::string_view text);
+// realms that overlap or, up to the last border named, leave bytes out. Looked at once: calls only
+// have to compare where they end.
+struct GivenRealms {
+  Realms realms;
+  uint64_t end = 0;  // every byte before it is in one realm, no more and no less
+};
+Result<GivenRealms> given_realms(std::string_view text);
 
-// Is every byte of the region in one realm, no more and no less?
+// Is every byte of the region in one realm, no more and no less? Walks them: for tests.
 bool complete(const Realms& realms, Extent region);
 
 // How the size of persistent realms is chosen: by the user; by the size that the file will have

@@ -1,5 +1,6 @@
 #include "plan/realms.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -96,14 +97,60 @@ TEST(Realms, StripesNeverShareATargetByHalves) {
 TEST(Realms, AsTheUserSays) {
   const auto realms = given_realms("0:100/300,100:200/300");
   ASSERT_TRUE(realms.has_value());
-  EXPECT_EQ(ranges_of((*realms)[1])(Offset(300)), ext(400, 200));
-  EXPECT_TRUE(complete(*realms, ext(50, 100'000)));
+  EXPECT_EQ(ranges_of(realms->realms[1])(Offset(300)), ext(400, 200));
+  EXPECT_TRUE(complete(realms->realms, ext(50, 100'000)));
+  EXPECT_GT(realms->end, kMaxOffset / 2) << "one period tells all";
   const auto halves = given_realms("0:1000,1000:9000");
   ASSERT_TRUE(halves.has_value());
-  EXPECT_FALSE(complete(*halves, ext(9000, 2000)));
+  EXPECT_FALSE(complete(halves->realms, ext(9000, 2000)));
+  EXPECT_EQ(halves->end, 10'000u);
   for (const char* bad : {"", "x", "1:0", "0:100/50", "0:100,50:100", "0:100,200:100", "10:100",
                           "0:10,9223372036854775800:100", "9223372036854775807:1/5"})
     EXPECT_TRUE(!given_realms(bad).has_value() || std::string_view(bad).empty()) << bad;
+}
+
+// However long files are: realms of 4 KiB were walked to the end of each call's region.
+TEST(Realms, GivenOnesAreLookedAtOnce) {
+  std::string text;
+  for (int i = 0; i < 8; ++i) text += fmt::format("{}{}:4096/32768", i ? "," : "", i * 4096);
+  const auto realms = given_realms(text);
+  ASSERT_TRUE(realms.has_value());
+  EXPECT_GT(realms->end, kMaxOffset / 2);
+}
+
+TEST(Realms, GivenOnesEndWhereAByteIsInNoneOrInTwo) {
+  std::mt19937_64 random(test_seed());
+  constexpr uint64_t kFar = 3000;
+  int good = 0;
+  for (int round = 0; round < 5000; ++round) {
+    std::string text;
+    std::vector<int> times(kFar);
+    uint64_t at = 0, last = 0;
+    const uint64_t period = 1 + random() % 30;
+    for (uint64_t n = 1 + random() % 4; n > 0; --n) {
+      const uint64_t length = 1 + random() % 10;
+      const uint64_t stride =
+          random() % 3 == 0 ? 0 : length + (random() % 2 ? period : random() % 9);
+      if (random() % 8 == 0) at += random() % 3;
+      text += fmt::format("{}{}:{}", text.empty() ? "" : ",", at, length);
+      if (stride > 0) text += fmt::format("/{}", stride);
+      for (uint64_t from = at; from < kFar; from += stride ? stride : kFar)
+        for (uint64_t k = from; k < std::min(kFar, from + length); ++k) ++times[k];
+      last = std::max({last, at + length, at + stride});
+      at += length;
+    }
+    uint64_t end = 0;
+    while (end < kFar && times[end] == 1) ++end;
+    const auto realms = given_realms(text);
+    ASSERT_EQ(realms.has_value(), end >= last) << text;
+    if (!realms) continue;
+    ++good;
+    if (end < kFar)
+      ASSERT_EQ(realms->end, end) << text;
+    else
+      ASSERT_GT(realms->end, kMaxOffset / 2) << text;
+  }
+  EXPECT_GT(good, 100);
 }
 
 TEST(Realms, SizesOfPersistentOnes) {

@@ -24,6 +24,7 @@ Result<TiledMap> map_of(const Extents& extents) {
 }  // namespace
 
 ViewPart ViewPart::within(Extent range) const {
+  if (apart_from(range)) return {};
   const Length end = from + length;
   const Length first = std::clamp(view.position_beyond(range.offset), from, end);
   const Length last = std::clamp(view.position_beyond(range.end()), from, end);

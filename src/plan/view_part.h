@@ -16,6 +16,12 @@ namespace forebay::plan {
 struct ViewPart {
   TiledMap view;
   Length from, length;
+  Extent around = {};  // holds all of its bytes, as far as who made it has told; empty: not told
+
+  // Is it known at a glance that none of it is in the range?
+  bool apart_from(Extent range) const {
+    return !around.empty() && (around.end() <= range.offset || range.end() <= around.offset);
+  }
 
   bool empty() const { return !length; }
   Extent bounds() const { return view.bounds(from, length); }

@@ -29,15 +29,17 @@ class Windows {
   virtual ~Windows() = default;
   // The runs of the next window, rising and apart.
   virtual std::vector<Extent> next() = 0;
-  virtual bool done() const = 0;  // there is no next one
+  virtual bool done() const = 0;       // there is no next one
+  virtual uint64_t steps() const = 0;  // as Coverage's
 };
 
 // Is it worth moving windows of so many bytes in the order of targets? If each reaches only some of
 // them, aggregators that work by offset may all wait for the same ones, and others idle. If each
 // reaches all, the order is worth little, and costs one request for each stripe instead of one for
-// all of them.
-inline bool order_pays(const Striping& striping, uint64_t window) {
-  return striping.known() && window / striping.stripe < striping.targets;
+// all of them. That is all it costs, however many targets there are: it cuts no stripes that fit in
+// a window (plan/order.h, rule 1). Who is alone waits for nobody.
+inline bool order_pays(const Striping& striping, uint64_t window, size_t aggregators) {
+  return striping.known() && aggregators > 1 && window / striping.stripe < striping.targets;
 }
 
 struct WindowLimits {
@@ -49,15 +51,19 @@ struct WindowLimits {
 std::unique_ptr<Windows> windows_by_offset(std::span<const ViewPart> parts, const TiledMap& realm,
                                            WindowLimits limits);
 
-// What the realm's bytes are by target. Walks all of their pieces.
-std::vector<uint64_t> bytes_by_target(std::span<const ViewPart> parts, const TiledMap& realm,
-                                      const Striping& striping);
+// What the realm is for its aggregator, by target: its bytes, but a run of fewer than a window's
+// limits have for each of its runs counts as that many. So a window's share of the load never has
+// too many runs, and what an order of these loads plans is what is moved, however small the pieces
+// are. Walks all of them.
+std::vector<uint64_t> loads_by_target(std::span<const ViewPart> parts, const TiledMap& realm,
+                                      const Striping& striping, const WindowLimits& limits);
 
-// `bytes`: of all aggregators, [aggregator * targets + target]. Windows hold up to
-// (1 + kThreshold) * limits.bytes.
+// `loads`: of all aggregators, [aggregator * targets + target], each with these limits (four runs
+// at least). Windows hold up to (1 + kThreshold) * limits.bytes. In the i-th window of all
+// aggregators together each target has one of them at most, whoever is done earlier.
 constexpr double kThreshold = 0.25;
 std::unique_ptr<Windows> windows_by_target(std::span<const ViewPart> parts, const TiledMap& realm,
                                            const Striping& striping, WindowLimits limits,
-                                           size_t aggregator, std::vector<uint64_t> bytes);
+                                           size_t aggregator, std::vector<uint64_t> loads);
 
 }  // namespace forebay::plan

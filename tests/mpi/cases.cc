@@ -400,7 +400,7 @@ int main(int argc, char** argv) {
   else if (which == "readers")
     many_readers();
   else if (which == "striped")
-    striped_files(), changing_types();
+    striped_files(), realms_given(), changing_types();
   else if (!threads)
     sieved_writes(which == "served");
   else if (level == MPI_THREAD_MULTIPLE)

@@ -34,6 +34,7 @@ void no_memory_together();
 void progress_while_waiting();
 void many_readers();
 void striped_files();
+void realms_given();
 void changing_types();
 void realms_beside_a_thread();
 void realms_beside_busy_threads();

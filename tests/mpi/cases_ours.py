@@ -70,6 +70,10 @@ def stripes_that_are_reported(scratch):
         "hinted": ["even parts of the region, aligned to stripes",
                    "stripes of 32768 bytes as hints say"],
         "kept": ["persistent, from byte 0 on", reported],
+        "given": ["3 collective calls, 2 of them in two phases (collective buffering is enabled), "
+                  "the last one not (no rank has data): 2 aggregators (all ranks), buffers of ",
+                  "realms: as given, stripes"],
+        "ends": ["not as given, since they end at byte 8192, and the call at 80000"],
         "types": ["persistent, from byte 0 on, of 3 sizes one after the other", reported]}
 
     def failure(folder, variables, preload):

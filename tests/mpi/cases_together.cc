@@ -332,6 +332,40 @@ void striped_files() {
   MPI_Type_free(&type);
 }
 
+// Realms as the user gives them: in file "given" after a first call, and with a last call that
+// nobody has data for; in file "ends" such that the call goes on after them.
+void realms_given() {
+  constexpr int kInts = 10'000;  // of each rank
+  MPI_Info later = hinted({{"forebay_realm_list", "0:4096/8192,4096:4096/8192"}});
+  const std::pair<const char*, MPI_Info> files[] = {
+      {"given",
+       hinted({{"cb_nodes", "2"}, {"romio_cb_write", "enable"}, {"forebay_realms", "given"}})},
+      {"ends", hinted({{"cb_nodes", "2"},
+                       {"romio_cb_write", "enable"},
+                       {"forebay_realms", "given"},
+                       {"forebay_realm_list", "0:4096,4096:4096"}})}};
+  MPI_Datatype type = every_second();
+  for (auto [name, info] : files) {
+    const bool given = std::string(name) == "given";
+    MPI_File file = open(MPI_COMM_WORLD, path(name), kNew, info);
+    MPI_File_set_view(file, MPI_Offset(rank * int(sizeof(int))), MPI_INT, type, "native",
+                      MPI_INFO_NULL);
+    std::vector<int> mine(kInts), back(kInts);
+    for (int call = 0; call < 2; ++call) {
+      for (int i = 0; i < kInts; ++i) mine[size_t(i)] = 2 * i + rank + call;
+      MPI_File_write_at_all(file, 0, mine.data(), kInts, MPI_INT, MPI_STATUS_IGNORE);
+      MPI_File_read_at(file, 0, back.data(), kInts, MPI_INT, MPI_STATUS_IGNORE);
+      check(back == mine, name);
+      if (given && call == 0) MPI_File_set_info(file, later);
+    }
+    if (given) MPI_File_write_at_all(file, 0, mine.data(), 0, MPI_INT, MPI_STATUS_IGNORE);
+    MPI_File_close(&file);
+    MPI_Info_free(&info);
+  }
+  MPI_Info_free(&later);
+  MPI_Type_free(&type);
+}
+
 // Section 3.4.4 of paper 5: realms get another size when a rank's type in memory changes, be it
 // that of one rank only, and every byte that was kept for their old owners is still seen: by
 // collective and independent calls, and in the file in the end.
