@@ -137,6 +137,9 @@ void TwoPhase::run() {
   make_file_long();
   plan_windows();
   if (aggregates()) open_next();
+  // The windows keep aggregators in step from the third on: of the second nobody waits for a half
+  // to be free, and it may lie on the target that another one's first is read from.
+  if (reading() && kept_.order_.known()) PMPI_Barrier(file_.comm);
   for (; open_count_ > 0; ++step_) {
     step();
     exchange_.end_sends(aggregates() ? step_ : step_ + 1);

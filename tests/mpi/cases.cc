@@ -401,6 +401,8 @@ int main(int argc, char** argv) {
     many_readers();
   else if (which == "striped")
     striped_files(), changing_types();
+  else if (which == "watched")
+    watched_files();
   else if (!threads)
     sieved_writes(which == "served");
   else if (level == MPI_THREAD_MULTIPLE)

@@ -1,4 +1,4 @@
-// What the single rules (cases.cc, cases_open.cc, cases_together.cc) share.
+// What the single rules (cases.cc, cases_exchange.cc, cases_open.cc, cases_together.cc) share.
 #pragma once
 
 #include <mpi.h>
@@ -37,5 +37,8 @@ void striped_files();
 void changing_types();
 void realms_beside_a_thread();
 void realms_beside_busy_threads();
+
+// Rules of what ranks and aggregators exchange in them (cases_exchange.cc).
+void watched_files();
 
 }  // namespace cases
