@@ -102,9 +102,9 @@ void Exchange::send(int to, uint32_t step, const Scattered& data) {
   PMPI_Type_free(&type);
 }
 
-void Exchange::receive(int from, Scattered data) {
+void Exchange::receive(int from, uint32_t step, Scattered data) {
   if (data.bytes == 0) return;
-  received_.push_back({message(from, 0, data), std::move(data)});
+  received_.push_back({message(from, step, data), std::move(data)});
   if (by_alltoallw_) return;
   Message& message = received_.back().message;
   MPI_Datatype type = message.pieces.type();
@@ -112,9 +112,10 @@ void Exchange::receive(int from, Scattered data) {
   PMPI_Type_free(&type);
 }
 
-void Exchange::complete() {
-  if (by_alltoallw_) all_to_all();
-  for (Received& one : received_) {
+void Exchange::complete(uint32_t step) {
+  if (by_alltoallw_) all_to_all(step);
+  for (; !received_.empty() && received_.front().message.step <= step; received_.pop_front()) {
+    Received& one = received_.front();
     PMPI_Wait(&one.message.requests[0], MPI_STATUS_IGNORE);
     if (one.message.packed.empty()) continue;
     const std::byte* next = one.message.packed.data();
@@ -123,11 +124,10 @@ void Exchange::complete() {
       next += length;
     });
   }
-  received_.clear();
   to_send_.clear();
 }
 
-void Exchange::all_to_all() {
+void Exchange::all_to_all(uint32_t step) {
   std::vector<Pieces> to(ranks_), from(ranks_);
   const auto collect = [](Message& message, std::vector<Pieces>& by_rank) {
     Pieces& all = by_rank[static_cast<size_t>(message.peer)];
@@ -138,7 +138,8 @@ void Exchange::all_to_all() {
                          message.pieces.addresses.end());
   };
   for (Message& message : to_send_) collect(message, to);
-  for (Received& one : received_) collect(one.message, from);
+  for (Received& one : received_)
+    if (one.message.step <= step) collect(one.message, from);
   OwnedTypes out(ranks_), in(ranks_);
   for (size_t rank = 0; rank < ranks_; ++rank) {
     if (!to[rank].lengths.empty()) out.types[rank] = to[rank].type(), out.counts[rank] = 1;

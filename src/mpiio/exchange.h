@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <deque>
 #include <functional>
 #include <list>
 #include <vector>
@@ -50,9 +51,10 @@ class Exchange {
   // messages must stay until end_sends(); and it may be sent earlier than in the step in which it
   // is received.
   void send(int to, uint32_t step, const Scattered& data);
-  void receive(int from, Scattered data);
-  // Has received it; by MPI_Alltoallw also sent: then every rank calls it in every step.
-  void complete();
+  void receive(int from, uint32_t step, Scattered data);  // may be called before the step
+  // Has received what is for the step; by MPI_Alltoallw also sent: then every rank calls it in
+  // every step.
+  void complete(uint32_t step);
   // What was sent for earlier steps has arrived, or does without anything that we have yet to do.
   void end_sends(uint32_t before);
 
@@ -82,15 +84,15 @@ class Exchange {
   };
   static Message message(int peer, uint32_t step, const Scattered& data);
   std::list<Message>::iterator end_send(std::list<Message>::iterator message);
-  void all_to_all();
+  void all_to_all(uint32_t step);
 
   const MPI_Comm comm_;
   const size_t ranks_;
   const bool by_alltoallw_;
-  std::list<Message> sent_;       // MPI reads them where they are
-  uint64_t copied_ = 0;           // bytes in sent_
-  std::vector<Message> to_send_;  // by MPI_Alltoallw
-  std::vector<Received> received_;
+  std::list<Message> sent_;        // MPI reads them where they are
+  uint64_t copied_ = 0;            // bytes in sent_
+  std::vector<Message> to_send_;   // by MPI_Alltoallw
+  std::deque<Received> received_;  // by rising step
 };
 
 }  // namespace forebay::mpiio

@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "mpiio/process.h"
+
 namespace forebay::mpiio {
 namespace {
 
@@ -50,6 +52,7 @@ TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& rea
       open_(kept.aggregators_.size(), 1),
       open_count_(open_.size()),
       late_(kept.by_alltoallw()),
+      behind_(transfer.direction() == Direction::write && file_.several_nodes()),
       exchange_(file_.comm, file_.ranks, kept.by_alltoallw()) {
   if (!aggregates()) return;
   near_ranks_ =
@@ -132,6 +135,10 @@ void TwoPhase::make_file_long() {
   if (allocate(all, kFlagKeepSize)) allocate({Offset(all.end().value - 1), Length(1)}, 0);
 }
 
+TwoPhase::~TwoPhase() {
+  if (end_.valid()) end_.wait();
+}
+
 void TwoPhase::run() {
   const bool several_nodes = file_.several_nodes();
   make_file_long();
@@ -144,8 +151,9 @@ void TwoPhase::run() {
     step();
     exchange_.end_sends(aggregates() ? step_ : step_ + 1);
     // On one node the windows themselves keep aggregators in step.
-    if (several_nodes && kept_.order_.known()) PMPI_Barrier(file_.comm);
+    if (several_nodes && !behind_ && kept_.order_.known()) PMPI_Barrier(file_.comm);
   }
+  end_store();
   if (aggregates() && reading())  // the buffers are free when the call is over
     own().wait_for_all(own().opened() - 1, [this] { file_.progress(); });
   exchange_.end_sends(UINT32_MAX);
@@ -153,7 +161,20 @@ void TwoPhase::run() {
 }
 
 void TwoPhase::step() {
-  if (windows_ && !windows_->done()) open_next();
+  if (!storing()) open_next_if_any();
+  visit_all();
+  if (reading() && !opened_.empty() && !opened_.front().sent)
+    send_late(opened_.front(), own().buffer(first_number()));
+  exchange_.complete(step_);
+  if (!reading() && !opened_.empty())
+    own().wait_for_all(first_number(), [this] { file_.progress(); });
+  end_store();
+  if (behind_ && kept_.order_.known()) PMPI_Barrier(file_.comm);  // nobody stores the one before
+  if (!opened_.empty()) move_first();
+  if (opened_.empty()) open_next_if_any();
+}
+
+void TwoPhase::visit_all() {
   const size_t count = open_.size();
   const size_t first =
       aggregates() ? static_cast<size_t>(kept_.index_) : static_cast<size_t>(file_.rank) % count;
@@ -164,20 +185,17 @@ void TwoPhase::step() {
       near ? visit_near(a) : visit_far(a);
     }
   }
-  const bool moves = !opened_.empty();
-  const uint32_t number = moves ? own().opened() - static_cast<uint32_t>(opened_.size()) : 0;
-  std::byte* const buffer = moves ? own().buffer(number) : nullptr;
-  const Window window = moves ? std::move(opened_.front()) : Window();
-  if (moves) opened_.pop_front();
-  if (reading() && moves && !window.sent) send_late(window, buffer);
-  if (!reading())
-    for_each_far_rank([&](size_t rank) {
-      exchange_.receive(static_cast<int>(rank), in_window(rank, window, buffer));
-    });
-  exchange_.complete();
-  if (reading() || !moves) return;
-  own().wait_for_all(number, [this] { file_.progress(); });
-  store(window, buffer);
+}
+
+void TwoPhase::move_first() {
+  const uint32_t number = first_number();
+  Window window = std::move(opened_.front());
+  opened_.pop_front();
+  if (!reading()) store(std::move(window), own().buffer(number));
+}
+
+void TwoPhase::open_next_if_any() {
+  if (windows_ && !windows_->done()) open_next();
 }
 
 void TwoPhase::open_next() {
@@ -193,9 +211,16 @@ void TwoPhase::open_next() {
   own().open(window.runs, about, near_ranks_);
   if (reading()) cut(window.runs, about.end);  // far ranks need not know of more
   tell_far_ranks(window, about.last);
-  if (reading() && !late_) send_early(window, own().buffer(number));
-  ++windows_opened_;
   opened_.push_back(std::move(window));
+  if (!reading()) receive_all(opened_.back(), own().buffer(number));
+  if (reading() && !late_) send_early(opened_.back(), own().buffer(number));
+  ++windows_opened_;
+}
+
+void TwoPhase::receive_all(const Window& window, std::byte* buffer) {
+  for_each_far_rank([&](size_t rank) {
+    exchange_.receive(static_cast<int>(rank), windows_opened_, in_window(rank, window, buffer));
+  });
 }
 
 // Out of memory is an error as any other: the windows go on.
@@ -217,9 +242,30 @@ uint64_t TwoPhase::fill(const Window& window, std::byte* buffer) {
   return 0;
 }
 
-void TwoPhase::store(const Window& window, const std::byte* buffer) {
+void TwoPhase::store(Window window, const std::byte* buffer) {
   if (window.bytes == 0 || failed_) return;
-  if (auto moved = call(Op::write, window, buffer); !moved) fail(moved.error());
+  if (!behind_) {
+    if (auto moved = call(Op::write, window, buffer); !moved) fail(moved.error());
+    return;
+  }
+  stored_ = std::move(window);
+  std::promise<Result<uint64_t>> end;
+  end_ = end.get_future();
+  Process::get().background().begin([this, buffer, end = std::move(end)]() mutable {
+    end.set_value(call(Op::write, stored_, buffer));
+  });
+}
+
+bool TwoPhase::storing() const {
+  return end_.valid() && end_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+}
+
+// Data of the next window comes meanwhile.
+void TwoPhase::end_store() {
+  constexpr auto kBetweenLooks = std::chrono::microseconds(100);
+  if (!end_.valid()) return;
+  while (end_.wait_for(kBetweenLooks) != std::future_status::ready) file_.progress();
+  if (auto moved = end_.get(); !moved) fail(moved.error());
 }
 
 void TwoPhase::fail(const Error& error) {
@@ -275,7 +321,7 @@ void TwoPhase::visit_far(size_t aggregator) {
   Scattered mine = in_memory(learn_runs(aggregator));
   moved_ += mine.bytes;
   if (reading())
-    exchange_.receive(other, std::move(mine));
+    exchange_.receive(other, step_, std::move(mine));
   else
     exchange_.send(other, step_, mine);
 }

@@ -12,11 +12,17 @@
 // So in step i nobody waits for more than what others do before the end of their step i - 1, or in
 // their step i before they move data; there is no circle.
 //
+// Between nodes data moves only while both sides call MPI, so there an aggregator's background
+// (mpiio/background.h) writes window i, while the aggregator itself goes on to step i + 1, with the
+// receives of window i + 1 posted. It waits for the write before it opens window i + 2, in the same
+// half; if the write has not ended by then, after the visits of step i + 1 instead of before them.
+//
 // An error of the Store does not stop the steps: the aggregator goes on without it, so that nobody
 // waits, and all ranks learn of it when they agree at the end of the call.
 #pragma once
 
 #include <deque>
+#include <future>
 
 #include "mpiio/collective.h"
 #include "mpiio/exchange.h"
@@ -26,6 +32,7 @@ namespace forebay::mpiio {
 class TwoPhase {
  public:
   TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& realms);
+  ~TwoPhase();
   void run();
 
  private:
@@ -36,16 +43,21 @@ class TwoPhase {
   };
   bool aggregates() const { return kept_.index_ >= 0; }
   WindowArea& own() { return kept_.areas_[static_cast<size_t>(kept_.index_)]; }
+  uint32_t first_number() { return own().opened() - static_cast<uint32_t>(opened_.size()); }
   bool reading() const { return transfer_.direction() == Direction::read; }
 
   void open_next();
+  void open_next_if_any();
   void make_file_long();
   void plan_windows();
   uint64_t window_bytes() const;
   template <class Body>
   void within_memory(Body&& body);
   uint64_t fill(const Window& window, std::byte* buffer);
-  void store(const Window& window, const std::byte* buffer);
+  void store(Window window, const std::byte* buffer);
+  bool storing() const;
+  void end_store();
+  void move_first();
   void fail(const Error& error);
   Scattered in_window(size_t rank, const Window& window, std::byte* buffer) const;
   Scattered in_memory(std::vector<Extent> runs);
@@ -53,8 +65,10 @@ class TwoPhase {
   void tell_far_ranks(const Window& window, bool last);
   template <class Fn>
   void for_each_far_rank(Fn&& fn) const;
+  void receive_all(const Window& window, std::byte* buffer);
   void send_early(Window& window, std::byte* buffer);
   void send_late(const Window& window, std::byte* buffer);
+  void visit_all();
   void visit_near(size_t aggregator);
   void visit_far(size_t aggregator);
   std::vector<Extent> learn_runs(size_t aggregator);
@@ -77,7 +91,10 @@ class TwoPhase {
   std::unique_ptr<plan::Windows> windows_;  // of an aggregator
   std::deque<Window> opened_;               // and not moved yet
   bool failed_ = false;                     // the Store or memory, of an aggregator
+  Window stored_;                           // in the background
+  std::future<Result<uint64_t>> end_;       // of that; not valid: nothing is
   bool late_;                               // are windows sent in their own steps?
+  const bool behind_;                       // are they stored in the background?
   Exchange exchange_;
   uint32_t near_ranks_ = 0;
 };

@@ -118,6 +118,13 @@ def what_was_watched(scratch):
                    if a[0] < b[0] and a[1] == b[1] and a[2] < b[3] and b[2] < a[3]]
         if not failure and (at_once or len(of_targets) < 4):
             failure = f"a target serves two aggregators: {what} {at_once} of {of_targets}"
+    if failure or not options.apart:
+        return failure
+    calls, failure = watched({})
+    arrived = sum(received for _, op, file, *_, received in calls
+                  if op == "write" and file == "stored")
+    if not failure and arrived < 2 << 20:  # of 7/8 of 4 MiB
+        failure = f"only {arrived} bytes arrived while a window was written"
     return failure
 
 
