@@ -40,6 +40,50 @@ void cut(std::vector<Extent>& runs, uint64_t bytes) {
   runs.resize(whole);
 }
 
+// A part's bytes of a window, in parts of so many bytes each, none of which is looked for from the
+// beginning.
+class InWindow {
+ public:
+  InWindow(std::span<const Extent> runs, const plan::ViewPart& part, uint64_t bytes) : part_(part) {
+    size_t run = 0;
+    uint64_t before = 0;  // bytes of the runs before this one
+    plan::place_in_window(runs, part, [&](uint64_t at, Length stream, uint64_t length) {
+      while (length > 0) {
+        if (bytes_ % bytes == 0) {
+          while (before + runs[run].length.value <= at) before += runs[run++].length.value;
+          begins_.push_back({stream, run, before});
+        }
+        const uint64_t now = std::min(length, bytes - bytes_ % bytes);
+        at += now, stream += Length(now), length -= now, bytes_ += now;
+      }
+    });
+  }
+  uint64_t bytes() const { return bytes_; }
+  size_t parts() const { return begins_.size(); }
+  // As place_in_window().
+  template <class Fn>
+  void place(std::span<const Extent> runs, size_t number, Fn&& fn) const {
+    const Begin& begin = begins_[number];
+    const Length end =
+        number + 1 < begins_.size() ? begins_[number + 1].stream : part_.from + part_.length;
+    plan::place_in_window(runs.subspan(begin.run),
+                          plan::ViewPart{part_.view, begin.stream, end - begin.stream},
+                          [&](uint64_t at, Length stream, uint64_t length) {
+                            fn(begin.before + at, stream, length);
+                          });
+  }
+
+ private:
+  struct Begin {
+    Length stream;
+    size_t run;
+    uint64_t before;
+  };
+  plan::ViewPart part_;
+  uint64_t bytes_ = 0;
+  std::vector<Begin> begins_;
+};
+
 }  // namespace
 
 TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& realms)
@@ -53,7 +97,8 @@ TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& rea
       open_count_(open_.size()),
       late_(kept.by_alltoallw()),
       behind_(transfer.direction() == Direction::write && file_.several_nodes()),
-      exchange_(file_.comm, file_.ranks, kept.by_alltoallw()) {
+      exchange_(file_.comm, file_.ranks, kept.by_alltoallw(), kept.made_for_.buffer_half(),
+                kept.order_.known()) {
   if (!aggregates()) return;
   near_ranks_ =
       static_cast<uint32_t>(std::count(kept_.rank_near_.begin(), kept_.rank_near_.end(), 1));
@@ -163,8 +208,8 @@ void TwoPhase::run() {
 void TwoPhase::step() {
   if (!storing()) open_next_if_any();
   visit_all();
-  if (reading() && !opened_.empty() && !opened_.front().sent)
-    send_late(opened_.front(), own().buffer(first_number()));
+  if (reading() && late_ && !opened_.empty())
+    send_all(opened_.front(), own().buffer(first_number()), step_);
   exchange_.complete(step_);
   if (!reading() && !opened_.empty())
     own().wait_for_all(first_number(), [this] { file_.progress(); });
@@ -213,7 +258,7 @@ void TwoPhase::open_next() {
   tell_far_ranks(window, about.last);
   opened_.push_back(std::move(window));
   if (!reading()) receive_all(opened_.back(), own().buffer(number));
-  if (reading() && !late_) send_early(opened_.back(), own().buffer(number));
+  if (reading() && !late_) send_all(opened_.back(), own().buffer(number), windows_opened_);
   ++windows_opened_;
 }
 
@@ -264,7 +309,10 @@ bool TwoPhase::storing() const {
 void TwoPhase::end_store() {
   constexpr auto kBetweenLooks = std::chrono::microseconds(100);
   if (!end_.valid()) return;
-  while (end_.wait_for(kBetweenLooks) != std::future_status::ready) file_.progress();
+  while (end_.wait_for(kBetweenLooks) != std::future_status::ready) {
+    file_.progress();
+    exchange_.progress();
+  }
   if (auto moved = end_.get(); !moved) fail(moved.error());
 }
 
@@ -305,15 +353,30 @@ std::vector<Extent> TwoPhase::learn_runs(size_t aggregator) {
   return runs;
 }
 
+// The same for both sides of an exchange.
+bool TwoPhase::copied(size_t rank) const {
+  return kept_.summaries_[rank].exchanged_piece < Exchange::kStraightPiece;
+}
+
 // This rank's bytes of a window, where they lie in its memory.
 Scattered TwoPhase::in_memory(std::vector<Extent> runs) {
-  const uint64_t bytes = plan::bytes_in_window(runs, part_);
-  const uint64_t piece = std::min(part_.view.mean_piece(), transfer_.memory().mean_piece());
-  return {bytes, piece, [this, runs = std::move(runs)](const Scattered::Piece& fn) {
-            plan::place_in_window(runs, part_, [&](uint64_t, Length stream, uint64_t length) {
-              for_each_piece(memory_, stream - part_.from, length, fn);
-            });
-          }};
+  const auto visit = [this](const Scattered::Piece& fn) {
+    return [this, &fn](uint64_t, Length stream, uint64_t length) {
+      for_each_piece(memory_, stream - part_.from, length, fn);
+    };
+  };
+  if (!copied(static_cast<size_t>(file_.rank))) {
+    const uint64_t bytes = plan::bytes_in_window(runs, part_);
+    return {bytes, 0, [this, visit, runs = std::move(runs)](size_t, const Scattered::Piece& fn) {
+              plan::place_in_window(runs, part_, visit(fn));
+            }};
+  }
+  InWindow mine(runs, part_, exchange_.part_bytes());
+  const uint64_t bytes = mine.bytes();
+  const size_t parts = mine.parts();
+  return {bytes, parts,
+          [visit, runs = std::move(runs), mine = std::move(mine)](
+              size_t part, const Scattered::Piece& fn) { mine.place(runs, part, visit(fn)); }};
 }
 
 void TwoPhase::visit_far(size_t aggregator) {
@@ -323,17 +386,26 @@ void TwoPhase::visit_far(size_t aggregator) {
   if (reading())
     exchange_.receive(other, step_, std::move(mine));
   else
-    exchange_.send(other, step_, mine);
+    exchange_.send(other, step_, std::move(mine));
 }
 
 // A rank's bytes of a window, where they lie in its buffer. The window must stay.
 Scattered TwoPhase::in_window(size_t rank, const Window& window, std::byte* buffer) const {
   const plan::ViewPart& part = kept_.parts_[rank];
-  return {plan::bytes_in_window(window.runs, part), part.view.mean_piece(),
-          [&part, &window, buffer](const Scattered::Piece& fn) {
-            plan::place_in_window(window.runs, part, [&](uint64_t at, Length, uint64_t length) {
-              fn(buffer + at, length);
-            });
+  const auto visit = [buffer](const Scattered::Piece& fn) {
+    return [buffer, &fn](uint64_t at, Length, uint64_t length) { fn(buffer + at, length); };
+  };
+  if (!copied(rank))
+    return {plan::bytes_in_window(window.runs, part), 0,
+            [visit, &part, &window](size_t, const Scattered::Piece& fn) {
+              plan::place_in_window(window.runs, part, visit(fn));
+            }};
+  InWindow its(window.runs, part, exchange_.part_bytes());
+  const uint64_t bytes = its.bytes();
+  const size_t parts = its.parts();
+  return {bytes, parts,
+          [visit, &window, its = std::move(its)](size_t number, const Scattered::Piece& fn) {
+            its.place(window.runs, number, visit(fn));
           }};
 }
 
@@ -370,28 +442,11 @@ void TwoPhase::tell_far_ranks(const Window& window, bool last) {
       [&](size_t rank) { exchange_.tell(static_cast<int>(rank), windows_opened_, news); });
 }
 
-// When it has been read, while far ranks are still busy with the window before; but not if copies
-// of its pieces would take more than a buffer, since ranks may read the same bytes. From then on
-// all windows are sent late, so that each rank gets them in order.
-void TwoPhase::send_early(Window& window, std::byte* buffer) {
-  std::vector<std::pair<int, Scattered>> parcels;
-  uint64_t copied = 0;
+// When it has been read, while far ranks are still busy with the window before; by MPI_Alltoallw in
+// its own step, after the visits.
+void TwoPhase::send_all(const Window& window, std::byte* buffer, uint32_t step) {
   for_each_far_rank([&](size_t rank) {
-    parcels.emplace_back(static_cast<int>(rank), in_window(rank, window, buffer));
-    copied += Exchange::copied(parcels.back().second);
-  });
-  late_ = copied > own().shape().buffer;
-  if (late_) return;
-  for (const auto& [rank, data] : parcels) exchange_.send(rank, windows_opened_, data);
-  window.sent = true;
-}
-
-// In its own step, after the visits: far ranks come to receive it whatever we wait for.
-void TwoPhase::send_late(const Window& window, std::byte* buffer) {
-  for_each_far_rank([&](size_t rank) {
-    const Scattered data = in_window(rank, window, buffer);
-    exchange_.make_room(Exchange::copied(data), own().shape().buffer);
-    exchange_.send(static_cast<int>(rank), step_, data);
+    exchange_.send(static_cast<int>(rank), step, in_window(rank, window, buffer));
   });
 }
 

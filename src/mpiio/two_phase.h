@@ -39,7 +39,6 @@ class TwoPhase {
   struct Window {  // of this aggregator
     std::vector<Extent> runs;
     uint64_t bytes = 0;
-    bool sent = false;  // to far ranks that read it
   };
   bool aggregates() const { return kept_.index_ >= 0; }
   WindowArea& own() { return kept_.areas_[static_cast<size_t>(kept_.index_)]; }
@@ -59,6 +58,7 @@ class TwoPhase {
   void end_store();
   void move_first();
   void fail(const Error& error);
+  bool copied(size_t rank) const;
   Scattered in_window(size_t rank, const Window& window, std::byte* buffer) const;
   Scattered in_memory(std::vector<Extent> runs);
   bool told_by_realm(const Window& window) const;
@@ -66,8 +66,7 @@ class TwoPhase {
   template <class Fn>
   void for_each_far_rank(Fn&& fn) const;
   void receive_all(const Window& window, std::byte* buffer);
-  void send_early(Window& window, std::byte* buffer);
-  void send_late(const Window& window, std::byte* buffer);
+  void send_all(const Window& window, std::byte* buffer, uint32_t step);
   void visit_all();
   void visit_near(size_t aggregator);
   void visit_far(size_t aggregator);
@@ -93,7 +92,7 @@ class TwoPhase {
   bool failed_ = false;                     // the Store or memory, of an aggregator
   Window stored_;                           // in the background
   std::future<Result<uint64_t>> end_;       // of that; not valid: nothing is
-  bool late_;                               // are windows sent in their own steps?
+  const bool late_;                         // are windows sent in their own steps?
   const bool behind_;                       // are they stored in the background?
   Exchange exchange_;
   uint32_t near_ranks_ = 0;

@@ -398,7 +398,7 @@ int main(int argc, char** argv) {
   if (which.empty())
     all_rules();
   else if (which == "readers")
-    many_readers();
+    many_readers(), many_writers();
   else if (which == "striped")
     striped_files(), changing_types();
   else if (which == "watched")

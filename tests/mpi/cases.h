@@ -17,6 +17,10 @@ std::string path(const char* name);        // in the folder
 MPI_File open(MPI_Comm comm, const std::string& name, int amode, MPI_Info info = MPI_INFO_NULL);
 MPI_Info hinted(std::initializer_list<std::pair<const char*, const char*>> hints);  // to be freed
 
+// The most memory that the process had so far, or since it was told to forget that.
+long peak_kib();
+void forget_peak();
+
 constexpr int kNew = MPI_MODE_CREATE | MPI_MODE_RDWR;
 
 // Rules of opening and closing (cases_open.cc).
@@ -40,5 +44,6 @@ void realms_beside_busy_threads();
 
 // Rules of what ranks and aggregators exchange in them (cases_exchange.cc).
 void watched_files();
+void many_writers();
 
 }  // namespace cases
