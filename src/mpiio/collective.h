@@ -67,6 +67,7 @@ class Collective {
     uint64_t piece = 0;            // mean length in the file
     uint64_t exchanged_piece = 0;  // and there or in memory, the smaller one
     std::array<uint64_t, kQuantiles> quantiles{};
+    Extent region() const { return length > 0 ? Extent{Offset(low), Length(end - low)} : Extent{}; }
   };
   struct Described {
     std::vector<int64_t> numbers;

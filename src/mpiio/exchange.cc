@@ -67,17 +67,17 @@ MPI_Datatype Exchange::Pieces::type() const {
   return type;
 }
 
-void Exchange::tell(int rank, uint32_t step, News news) {
+void Exchange::tell(int rank, uint32_t step, Header header, SharedRuns shared) {
   Message& message = sent_.emplace_back();
   message.step = step;
-  message.news = std::move(news);
-  const std::vector<Extent>& runs = message.news.runs;
-  message.news.header.runs = runs.size();
-  PMPI_Isend(&message.news.header, sizeof(Header), MPI_BYTE, rank, kHeader, comm_,
-             &message.requests[0]);
+  message.header = header;
+  message.runs = std::move(shared);
+  const std::span<const Extent> runs = message.runs.part;
+  message.header.runs = runs.size();
+  PMPI_Isend(&message.header, sizeof(Header), MPI_BYTE, rank, kHeader, comm_, &message.requests[0]);
   if (runs.empty()) return;
-  PMPI_Isend(runs.data(), static_cast<int>(runs.size() * sizeof(Extent)), MPI_BYTE, rank, kRuns,
-             comm_, &message.requests[1]);
+  PMPI_Isend(runs.data(), static_cast<int>(runs.size_bytes()), MPI_BYTE, rank, kRuns, comm_,
+             &message.requests[1]);
 }
 
 Exchange::News Exchange::learn(int aggregator) {

@@ -15,6 +15,8 @@
 #include <deque>
 #include <functional>
 #include <list>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "core/extents.h"
@@ -44,6 +46,11 @@ class Exchange {
     Header header;
     std::vector<Extent> runs;
   };
+  // Of many ranks, and of each the ones that concern it.
+  struct SharedRuns {
+    std::shared_ptr<const std::vector<Extent>> all;
+    std::span<const Extent> part{};
+  };
 
   // Measured over TCP with Open MPI: pieces of 128 bytes cost less if they are copied, those of
   // 4 KiB if they are not, and from 256 to 1024 it is about the same.
@@ -56,7 +63,7 @@ class Exchange {
   uint64_t part_bytes() const { return part_bytes_; }
 
   // `step`: of who receives it.
-  void tell(int rank, uint32_t step, News news);
+  void tell(int rank, uint32_t step, Header header, SharedRuns runs);
   News learn(int aggregator);
 
   // Data of a step. Between two ranks it arrives in the order in which it is sent, and all of it is
@@ -82,7 +89,8 @@ class Exchange {
   struct Message {
     int peer = 0;
     uint32_t step = 0;
-    News news;
+    Header header;
+    SharedRuns runs;
     Pieces pieces;
     std::vector<std::byte> packed;
     std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};

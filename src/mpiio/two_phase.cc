@@ -84,6 +84,14 @@ class InWindow {
   std::vector<Begin> begins_;
 };
 
+std::span<const Extent> runs_in(std::span<const Extent> runs, Extent region) {
+  const auto begin = std::partition_point(
+      runs.begin(), runs.end(), [&](const Extent& run) { return run.end() <= region.offset; });
+  const auto end = std::partition_point(
+      begin, runs.end(), [&](const Extent& run) { return run.offset < region.end(); });
+  return {begin, end};
+}
+
 }  // namespace
 
 TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& realms)
@@ -99,9 +107,16 @@ TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& rea
       behind_(transfer.direction() == Direction::write && file_.several_nodes()),
       exchange_(file_.comm, file_.ranks, kept.by_alltoallw(), kept.made_for_.buffer_half(),
                 kept.order_.known()) {
+  for (size_t a = 0; a < open_.size(); ++a)
+    if (!kept_.near_[a] && !concerned(static_cast<size_t>(file_.rank), a))
+      open_[a] = 0, --open_count_;
   if (!aggregates()) return;
-  near_ranks_ =
-      static_cast<uint32_t>(std::count(kept_.rank_near_.begin(), kept_.rank_near_.end(), 1));
+  for (size_t rank = 0; rank < kept_.rank_near_.size(); ++rank) {
+    if (kept_.rank_near_[rank])
+      ++near_ranks_;
+    else if (concerned(rank, static_cast<size_t>(kept_.index_)))
+      far_ranks_.push_back(rank);
+  }
 }
 
 // A call that is large enough has some windows, so that ranks fill one while another is moved. A
@@ -411,8 +426,17 @@ Scattered TwoPhase::in_window(size_t rank, const Window& window, std::byte* buff
 
 template <class Fn>
 void TwoPhase::for_each_far_rank(Fn&& fn) const {
-  for (size_t rank = 0; rank < kept_.rank_near_.size(); ++rank)
-    if (!kept_.rank_near_[rank]) fn(rank);
+  for (const size_t rank : far_ranks_) fn(rank);
+}
+
+// Does a far rank have to do with an aggregator? Not if its region does not meet the realm; but if
+// all ranks meet in each step, each needs to know of all windows. Both compute it alike.
+bool TwoPhase::concerned(size_t rank, size_t aggregator) const {
+  if (kept_.by_alltoallw() || kept_.order_.known()) return true;
+  const Extent region = kept_.summaries_[rank].region();
+  if (region.empty()) return false;
+  const auto range = plan::ranges_of(realms_[aggregator])(region.offset);
+  return range && range->offset < region.end();
 }
 
 // May far ranks find their bytes of the window by the realm, from its first to its last byte? Not
@@ -429,17 +453,22 @@ bool TwoPhase::told_by_realm(const Window& window) const {
   return true;
 }
 
+// Every rank that has to know of it, once for all, and of its runs what lies in the rank's region.
 void TwoPhase::tell_far_ranks(const Window& window, bool last) {
-  if (near_ranks_ == kept_.rank_near_.size()) return;
-  Exchange::News news;
-  news.header.last = last;
+  if (far_ranks_.empty()) return;
+  const Exchange::Header none{.last = last};
+  Exchange::Header header = none;
+  Exchange::SharedRuns runs;
   if (!window.runs.empty()) {
-    news.header.from = window.runs.front().offset.value;
-    news.header.to = window.runs.back().end().value;
-    if (!told_by_realm(window)) news.runs = window.runs;
+    header.from = window.runs.front().offset.value;
+    header.to = window.runs.back().end().value;
+    if (!told_by_realm(window)) runs.all = std::make_shared<std::vector<Extent>>(window.runs);
   }
-  for_each_far_rank(
-      [&](size_t rank) { exchange_.tell(static_cast<int>(rank), windows_opened_, news); });
+  for_each_far_rank([&](size_t rank) {
+    if (runs.all) runs.part = runs_in(*runs.all, kept_.summaries_[rank].region());
+    const bool nothing = runs.all && runs.part.empty();
+    exchange_.tell(static_cast<int>(rank), windows_opened_, nothing ? none : header, runs);
+  });
 }
 
 // When it has been read, while far ranks are still busy with the window before; by MPI_Alltoallw in

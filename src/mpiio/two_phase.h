@@ -7,10 +7,11 @@
 // reads the next.
 //
 // Who waits for whom: every rank goes through the steps in order. In step i it visits window i of
-// each aggregator; an aggregator opens window i + 1 before that, and ends with moving window i. All
-// ranks make the same number of steps, so each may hold one MPI_Alltoallw of all, after the visits.
-// So in step i nobody waits for more than what others do before the end of their step i - 1, or in
-// their step i before they move data; there is no circle.
+// each aggregator that it has to do with; an aggregator opens window i + 1 before that, and ends
+// with moving window i. Where all ranks meet in each step (in one MPI_Alltoallw, after the visits,
+// or to keep the order of targets) each goes through the windows of all aggregators: so all make
+// the same number of steps. So in step i nobody waits for more than what others do before the end
+// of their step i - 1, or in their step i before they move data; there is no circle.
 //
 // Between nodes data moves only while both sides call MPI, so there an aggregator's background
 // (mpiio/background.h) writes window i, while the aggregator itself goes on to step i + 1, with the
@@ -63,6 +64,7 @@ class TwoPhase {
   Scattered in_memory(std::vector<Extent> runs);
   bool told_by_realm(const Window& window) const;
   void tell_far_ranks(const Window& window, bool last);
+  bool concerned(size_t rank, size_t aggregator) const;
   template <class Fn>
   void for_each_far_rank(Fn&& fn) const;
   void receive_all(const Window& window, std::byte* buffer);
@@ -96,6 +98,7 @@ class TwoPhase {
   const bool behind_;                       // are they stored in the background?
   Exchange exchange_;
   uint32_t near_ranks_ = 0;
+  std::vector<size_t> far_ranks_;  // with which this aggregator has to do
 };
 
 }  // namespace forebay::mpiio

@@ -2,6 +2,7 @@
 // read and write (watch.c), and what memory they take.
 #include "cases.h"
 
+#include <dlfcn.h>
 #include <malloc.h>
 #include <sys/resource.h>
 
@@ -53,6 +54,29 @@ class LittleMemory {
  private:
   rlimit before_{};
 };
+
+// Two ranks, each with a half of the file, which is the realm of one aggregator: a thousand windows
+// of each, of which the other rank need not hear.
+void own_realms() {
+  long (*received)();
+  *reinterpret_cast<void**>(&received) = dlsym(RTLD_DEFAULT, "forebay_test_received");
+  MPI_Info info = hinted({{"romio_cb_write", "enable"},
+                          {"cb_nodes", "2"},
+                          {"cb_config_list", "*:*"},
+                          {"cb_buffer_size", "8192"}});
+  MPI_File file = open(MPI_COMM_WORLD, path("own"), kNew, info);
+  const std::vector<char> mine(4 << 20, char('a' + rank));
+  std::vector<char> back(mine.size());
+  const MPI_Offset at = rank * MPI_Offset(mine.size());
+  MPI_File_write_at_all(file, at, mine.data(), 4096, MPI_BYTE, MPI_STATUS_IGNORE);
+  const long before = received ? received() : 0;
+  MPI_File_write_at_all(file, at, mine.data(), int(mine.size()), MPI_BYTE, MPI_STATUS_IGNORE);
+  check(!received || received() - before < 16384, "news of windows that are no concern of a rank");
+  MPI_File_read_at(file, at, back.data(), int(back.size()), MPI_BYTE, MPI_STATUS_IGNORE);
+  check(back == mine, "what each rank wrote in its own realm");
+  MPI_File_close(&file);
+  MPI_Info_free(&info);
+}
 
 }  // namespace
 
@@ -111,6 +135,7 @@ void watched_files() {
   blocks_in_turn("stored", 65536, 64, stored);
   MPI_Info_free(&targets);
   MPI_Info_free(&stored);
+  own_realms();
 }
 
 }  // namespace cases

@@ -99,7 +99,8 @@ def what_was_watched(scratch):
         folder = os.path.join(scratch, "slow" if slow else "both")
         os.mkdir(folder)
         code, text = cases([folder, "watched"],
-                           {"FOREBAY_TEST_WATCH": folder, "FOREBAY_TEST_PAUSE": "60000", **slow},
+                           {"FOREBAY_TEST_WATCH": folder, "FOREBAY_TEST_PAUSE": "60000",
+                            "FOREBAY_TEST_FILES": "targets stored", **slow},
                            [library])
         calls = []
         for rank in range(ranks if code == 0 else 0):

@@ -1,7 +1,8 @@
 /* Preloaded, it notes in the folder FOREBAY_TEST_WATCH what each rank reads and writes at offsets
  * of files: a line "read|write PATH OFFSET BEGIN END RECEIVED" for each call, with times in
  * microseconds and how many bytes the process's sockets brought meanwhile. Calls take
- * FOREBAY_TEST_PAUSE microseconds longer, or only those of rank FOREBAY_TEST_SLOW. */
+ * FOREBAY_TEST_PAUSE microseconds longer, or only those of rank FOREBAY_TEST_SLOW. A program may
+ * ask for forebay_test_received(): what the sockets brought so far. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -17,6 +18,10 @@
 #include <unistd.h>
 
 static atomic_long received;
+
+long forebay_test_received(void) {
+  return received;
+}
 
 static long now(void) {
   struct timespec time;
@@ -34,22 +39,32 @@ struct call {
   long begin, received;
 };
 
-static struct call begin(void) {
+/* Is it a file of one of the names in FOREBAY_TEST_FILES? */
+static int watched(int fd, char path[PATH_MAX]) {
+  char link[64];
+  const char* names = getenv("FOREBAY_TEST_FILES");
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t length = readlink(link, path, PATH_MAX - 1);
+  if (!names || length <= 0) return 0;
+  path[length] = 0;
+  const char* name = strrchr(path, '/');
+  return name && strstr(names, name + 1) != NULL;
+}
+
+static struct call begin(int fd) {
   const struct call call = {now(), received};
   const char* pause = getenv("FOREBAY_TEST_PAUSE");
   const char* slow = getenv("FOREBAY_TEST_SLOW");
-  if (pause && (!slow || strcmp(slow, rank()) == 0)) usleep((useconds_t)atol(pause));
+  char path[PATH_MAX];
+  if (pause && (!slow || strcmp(slow, rank()) == 0) && watched(fd, path))
+    usleep((useconds_t)atol(pause));
   return call;
 }
 
 static void end(struct call call, const char* what, int fd, long offset) {
   const char* folder = getenv("FOREBAY_TEST_WATCH");
-  if (!folder) return;
-  char link[64], path[PATH_MAX], line[PATH_MAX + 128];
-  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  const ssize_t length = readlink(link, path, sizeof path - 1);
-  if (length <= 0) return;
-  path[length] = 0;
+  char path[PATH_MAX], line[PATH_MAX + 128];
+  if (!folder || !watched(fd, path)) return;
   const int n = snprintf(line, sizeof line, "%s %s %ld %ld %ld %ld\n", what, path, offset,
                          call.begin, now(), received - call.received);
   snprintf(path, sizeof path, "%s/%s", folder, rank());
@@ -62,10 +77,10 @@ static void end(struct call call, const char* what, int fd, long offset) {
   static __typeof__(name)* next; \
   if (!next) *(void**)&next = dlsym(RTLD_NEXT, #name)
 
-#define WATCH(what, call_next)      \
-  const struct call call = begin(); \
-  const ssize_t result = call_next; \
-  end(call, what, fd, offset);      \
+#define WATCH(what, call_next)        \
+  const struct call call = begin(fd); \
+  const ssize_t result = call_next;   \
+  end(call, what, fd, offset);        \
   return result
 
 ssize_t pread64(int fd, void* at, size_t length, off64_t offset) {
