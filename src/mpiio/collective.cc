@@ -110,6 +110,7 @@ Collective::Summary Collective::summarize(const Transfer& transfer) {
   if (part.empty()) return mine;
   mine.describable = part.view.monotone();
   mine.piece = part.view.mean_piece();
+  mine.exchanged_piece = std::min(mine.piece, transfer.memory().mean_piece());
   const Extent bounds = part.bounds();
   mine.low = bounds.offset.value;
   mine.end = bounds.end().value;

@@ -63,11 +63,13 @@ class Collective {
     Settings settings;
     uint64_t low = 0, end = 0;  // of its bytes in the file
     uint64_t from = 0, length = 0;
-    uint64_t unsent = 0;       // the aggregators do not know its view
-    uint64_t new_type = 0;     // in memory: not the one that realms were sized for
-    uint64_t describable = 1;  // monotone
-    uint64_t piece = 0;        // mean length in the file
+    uint64_t unsent = 0;           // the aggregators do not know its view
+    uint64_t new_type = 0;         // in memory: not the one that realms were sized for
+    uint64_t describable = 1;      // monotone
+    uint64_t piece = 0;            // mean length in the file
+    uint64_t exchanged_piece = 0;  // and there or in memory, the smaller one
     std::array<uint64_t, kQuantiles> quantiles{};
+    Extent region() const { return length > 0 ? Extent{Offset(low), Length(end - low)} : Extent{}; }
   };
   struct Described {
     std::vector<int64_t> numbers;

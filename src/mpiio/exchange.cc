@@ -1,16 +1,18 @@
 #include "mpiio/exchange.h"
 
+#include <algorithm>
 #include <cstring>
-#include <iterator>
+#include <new>
+#include <thread>
+#include <utility>
 
 namespace forebay::mpiio {
 namespace {
 
 enum Tag { kHeader = 1, kData = 2, kRuns = 3 };
 
-// Measured over TCP with Open MPI: pieces of 128 bytes cost less if they are copied, those of 4 KiB
-// if they are not, and from 256 to 1024 it is about the same.
-constexpr uint64_t kStraightPiece = 512;
+// Of a copy. More costs memory, and fewer bytes cost more messages than they are worth.
+constexpr uint64_t kMostOfPart = 256_KiB, kPartsOfHalf = 8;
 
 // One side of an MPI_Alltoallw: at most one item of a type of its own for each rank.
 struct OwnedTypes {
@@ -22,6 +24,28 @@ struct OwnedTypes {
   std::vector<int> counts, places;
   std::vector<MPI_Datatype> types;
 };
+
+// To or from a copy of a part; where the next one is.
+std::byte* pack(const Scattered& data, size_t part, std::byte* copy) {
+  data.for_each(part, [&](const std::byte* at, uint64_t length) {
+    std::memcpy(copy, at, length);
+    copy += length;
+  });
+  return copy;
+}
+const std::byte* unpack(const Scattered& data, size_t part, const std::byte* copy) {
+  data.for_each(part, [&](std::byte* at, uint64_t length) {
+    std::memcpy(at, copy, length);
+    copy += length;
+  });
+  return copy;
+}
+
+bool ended(MPI_Request& request) {
+  int done = 0;
+  PMPI_Test(&request, &done, MPI_STATUS_IGNORE);
+  return done != 0;
+}
 
 }  // namespace
 
@@ -43,17 +67,17 @@ MPI_Datatype Exchange::Pieces::type() const {
   return type;
 }
 
-void Exchange::tell(int rank, uint32_t step, News news) {
+void Exchange::tell(int rank, uint32_t step, Header header, SharedRuns shared) {
   Message& message = sent_.emplace_back();
   message.step = step;
-  message.news = std::move(news);
-  const std::vector<Extent>& runs = message.news.runs;
-  message.news.header.runs = runs.size();
-  PMPI_Isend(&message.news.header, sizeof(Header), MPI_BYTE, rank, kHeader, comm_,
-             &message.requests[0]);
+  message.header = header;
+  message.runs = std::move(shared);
+  const std::span<const Extent> runs = message.runs.part;
+  message.header.runs = runs.size();
+  PMPI_Isend(&message.header, sizeof(Header), MPI_BYTE, rank, kHeader, comm_, &message.requests[0]);
   if (runs.empty()) return;
-  PMPI_Isend(runs.data(), static_cast<int>(runs.size() * sizeof(Extent)), MPI_BYTE, rank, kRuns,
-             comm_, &message.requests[1]);
+  PMPI_Isend(runs.data(), static_cast<int>(runs.size_bytes()), MPI_BYTE, rank, kRuns, comm_,
+             &message.requests[1]);
 }
 
 Exchange::News Exchange::learn(int aggregator) {
@@ -66,8 +90,33 @@ Exchange::News Exchange::learn(int aggregator) {
   return news;
 }
 
-uint64_t Exchange::copied(const Scattered& data) {
-  return data.mean_piece < kStraightPiece ? data.bytes : 0;
+Exchange::Exchange(MPI_Comm comm, int ranks, bool by_alltoallw, uint64_t half, bool extended)
+    : comm_(comm),
+      ranks_(static_cast<size_t>(ranks)),
+      by_alltoallw_(by_alltoallw),
+      part_bytes_(std::clamp<uint64_t>(half / kPartsOfHalf, 1, kMostOfPart)),
+      most_copies_(extended ? 1 : half / 4 / part_bytes_) {}
+
+// Without memory for more, those that there are must do.
+bool Exchange::take(Copies& copies, std::vector<std::byte>& copy) const {
+  if (copies.free.empty()) {
+    if (copies.made >= most_copies_) return false;
+    try {
+      copies.free.reserve(copies.made + 1);
+      copies.free.emplace_back(part_bytes_);
+    } catch (const std::bad_alloc&) {
+      if (copies.made == 0) throw;
+      return false;
+    }
+    ++copies.made;
+  }
+  copy = std::move(copies.free.back());
+  copies.free.pop_back();
+  return true;
+}
+
+uint64_t Exchange::bytes_of(const Scattered& data, size_t part) const {
+  return std::min(part_bytes_, data.bytes - part * part_bytes_);
 }
 
 // Where its bytes lie, or room for a copy of them.
@@ -75,8 +124,8 @@ Exchange::Message Exchange::message(int peer, uint32_t step, const Scattered& da
   Message message;
   message.peer = peer;
   message.step = step;
-  if (copied(data) == 0) {
-    data.for_each([&](std::byte* at, uint64_t length) { message.pieces.add(at, length); });
+  if (data.parts == 0) {
+    data.for_each(0, [&](std::byte* at, uint64_t length) { message.pieces.add(at, length); });
   } else {
     message.packed.resize(data.bytes);
     message.pieces.add(message.packed.data(), data.bytes);
@@ -84,27 +133,32 @@ Exchange::Message Exchange::message(int peer, uint32_t step, const Scattered& da
   return message;
 }
 
-void Exchange::send(int to, uint32_t step, const Scattered& data) {
+void Exchange::send(int to, uint32_t step, Scattered data) {
   if (data.bytes == 0) return;
-  Message made = message(to, step, data);
-  if (!made.packed.empty()) {
+  if (by_alltoallw_) {
+    Message& made = to_send_.emplace_back(message(to, step, data));
     std::byte* next = made.packed.data();
-    data.for_each([&](const std::byte* at, uint64_t length) {
-      std::memcpy(next, at, length);
-      next += length;
-    });
+    for (size_t part = 0; part < data.parts; ++part) next = pack(data, part, next);
+    return;
   }
-  if (by_alltoallw_) return to_send_.push_back(std::move(made));
-  Message& message = sent_.emplace_back(std::move(made));
-  copied_ += message.packed.size();
+  if (data.parts > 0) {
+    to_copy_.push_back({to, step, std::move(data)});
+    send_parts();
+    return;
+  }
+  Message& message = sent_.emplace_back(Exchange::message(to, step, data));
   MPI_Datatype type = message.pieces.type();
   PMPI_Isend(MPI_BOTTOM, 1, type, to, kData, comm_, &message.requests[0]);
   PMPI_Type_free(&type);
 }
 
-void Exchange::receive(int from, Scattered data) {
+void Exchange::receive(int from, uint32_t step, Scattered data) {
   if (data.bytes == 0) return;
-  received_.push_back({message(from, 0, data), std::move(data)});
+  if (data.parts > 0 && !by_alltoallw_) {
+    expected_.push_back({from, step, std::move(data)});
+    return;
+  }
+  received_.push_back({message(from, step, data), std::move(data)});
   if (by_alltoallw_) return;
   Message& message = received_.back().message;
   MPI_Datatype type = message.pieces.type();
@@ -112,22 +166,96 @@ void Exchange::receive(int from, Scattered data) {
   PMPI_Type_free(&type);
 }
 
-void Exchange::complete() {
-  if (by_alltoallw_) all_to_all();
-  for (Received& one : received_) {
-    PMPI_Wait(&one.message.requests[0], MPI_STATUS_IGNORE);
-    if (one.message.packed.empty()) continue;
-    const std::byte* next = one.message.packed.data();
-    one.data.for_each([&](std::byte* at, uint64_t length) {
-      std::memcpy(at, next, length);
-      next += length;
-    });
+bool Exchange::send_parts() {
+  bool any = false;
+  for (auto it = sent_parts_.begin(); it != sent_parts_.end();) {
+    if (!ended(it->request)) {
+      ++it;
+      continue;
+    }
+    out_.free.push_back(std::move(it->copy));
+    it = sent_parts_.erase(it);
+    any = true;
   }
-  received_.clear();
+  for (std::vector<std::byte> copy; !to_copy_.empty() && take(out_, copy); any = true) {
+    InParts& first = to_copy_.front();
+    Part& part = sent_parts_.emplace_back();
+    part.step = first.step;
+    part.copy = std::move(copy);
+    pack(first.data, first.next, part.copy.data());
+    PMPI_Isend(part.copy.data(), static_cast<int>(bytes_of(first.data, first.next)), MPI_BYTE,
+               first.peer, kData, comm_, &part.request);
+    if (++first.next == first.data.parts) to_copy_.pop_front();
+  }
+  return any;
+}
+
+// The next part, if its sender has begun with it and there is room.
+bool Exchange::take_offered(InParts& from) {
+  int found = 0;
+  MPI_Message message = MPI_MESSAGE_NULL;
+  std::vector<std::byte> copy;
+  if (!take(in_, copy)) return false;
+  PMPI_Improbe(from.peer, kData, comm_, &found, &message, MPI_STATUS_IGNORE);
+  if (!found) {
+    in_.free.push_back(std::move(copy));
+    return false;
+  }
+  Part& part = offered_.emplace_back();
+  part.step = from.step;
+  part.of = &from;
+  part.number = from.next++;
+  part.bytes = bytes_of(from.data, part.number);
+  part.copy = std::move(copy);
+  PMPI_Imrecv(part.copy.data(), static_cast<int>(part.bytes), MPI_BYTE, &message, &part.request);
+  return true;
+}
+
+bool Exchange::receive_parts() {
+  bool any = false;
+  for (auto it = offered_.begin(); it != offered_.end();) {
+    if (!ended(it->request)) {
+      ++it;
+      continue;
+    }
+    unpack(it->of->data, it->number, it->copy.data());
+    if (--it->of->left == 0)
+      expected_.remove_if([&](const InParts& one) { return &one == it->of; });
+    in_.free.push_back(std::move(it->copy));
+    it = offered_.erase(it);
+    any = true;
+  }
+  if (expected_.empty()) return any;
+  std::vector<char> looked(ranks_, 0);  // messages of a rank come in order
+  for (InParts& one : expected_) {
+    if (one.next == one.data.parts || std::exchange(looked[static_cast<size_t>(one.peer)], 1))
+      continue;
+    while (one.next < one.data.parts && take_offered(one)) any = true;
+  }
+  return any;
+}
+
+bool Exchange::progress() {
+  const bool sent = send_parts();
+  return receive_parts() || sent;
+}
+
+void Exchange::complete(uint32_t step) {
+  if (by_alltoallw_) all_to_all(step);
+  const auto now = [&](const InParts& one) { return one.step <= step; };
+  while (std::any_of(to_copy_.begin(), to_copy_.end(), now) ||
+         std::any_of(expected_.begin(), expected_.end(), now))
+    if (!progress()) std::this_thread::yield();
+  for (; !received_.empty() && received_.front().message.step <= step; received_.pop_front()) {
+    Received& one = received_.front();
+    PMPI_Wait(&one.message.requests[0], MPI_STATUS_IGNORE);
+    const std::byte* next = one.message.packed.data();
+    for (size_t part = 0; part < one.data.parts; ++part) next = unpack(one.data, part, next);
+  }
   to_send_.clear();
 }
 
-void Exchange::all_to_all() {
+void Exchange::all_to_all(uint32_t step) {
   std::vector<Pieces> to(ranks_), from(ranks_);
   const auto collect = [](Message& message, std::vector<Pieces>& by_rank) {
     Pieces& all = by_rank[static_cast<size_t>(message.peer)];
@@ -138,7 +266,8 @@ void Exchange::all_to_all() {
                          message.pieces.addresses.end());
   };
   for (Message& message : to_send_) collect(message, to);
-  for (Received& one : received_) collect(one.message, from);
+  for (Received& one : received_)
+    if (one.message.step <= step) collect(one.message, from);
   OwnedTypes out(ranks_), in(ranks_);
   for (size_t rank = 0; rank < ranks_; ++rank) {
     if (!to[rank].lengths.empty()) out.types[rank] = to[rank].type(), out.counts[rank] = 1;
@@ -148,21 +277,19 @@ void Exchange::all_to_all() {
                  in.counts.data(), in.places.data(), in.types.data(), comm_);
 }
 
-std::list<Exchange::Message>::iterator Exchange::end_send(std::list<Message>::iterator message) {
-  PMPI_Waitall(static_cast<int>(message->requests.size()), message->requests.data(),
-               MPI_STATUSES_IGNORE);
-  copied_ -= message->packed.size();
-  return sent_.erase(message);
-}
-
 void Exchange::end_sends(uint32_t before) {
-  for (auto it = sent_.begin(); it != sent_.end();)
-    it = it->step < before ? end_send(it) : std::next(it);
-}
-
-void Exchange::make_room(uint64_t bytes, uint64_t most) {
-  for (auto it = sent_.begin(); it != sent_.end() && copied_ + bytes > most;)
-    it = it->packed.empty() ? std::next(it) : end_send(it);
+  const auto earlier = [&](const auto& one) { return one.step < before; };
+  while (std::any_of(to_copy_.begin(), to_copy_.end(), earlier) ||
+         std::any_of(sent_parts_.begin(), sent_parts_.end(), earlier))
+    if (!progress()) std::this_thread::yield();
+  for (auto it = sent_.begin(); it != sent_.end();) {
+    if (!earlier(*it)) {
+      ++it;
+      continue;
+    }
+    PMPI_Waitall(static_cast<int>(it->requests.size()), it->requests.data(), MPI_STATUSES_IGNORE);
+    it = sent_.erase(it);
+  }
 }
 
 }  // namespace forebay::mpiio

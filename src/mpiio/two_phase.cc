@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "mpiio/process.h"
+
 namespace forebay::mpiio {
 namespace {
 
@@ -38,6 +40,51 @@ void cut(std::vector<Extent>& runs, uint64_t bytes) {
   runs.resize(whole);
 }
 
+// A part's bytes of a window, in parts of so many bytes each, none of which is looked for from the
+// beginning.
+class InWindow {
+ public:
+  InWindow(std::span<const Extent> runs, const plan::ViewPart& part, uint64_t bytes) : part_(part) {
+    plan::find_in_runs(runs, part, [&](size_t run, Offset, Length stream, uint64_t length) {
+      while (length > 0) {
+        if (bytes_ % bytes == 0) begins_.push_back({stream, run});
+        const uint64_t now = std::min(length, bytes - bytes_ % bytes);
+        stream += Length(now), length -= now, bytes_ += now;
+      }
+    });
+  }
+  uint64_t bytes() const { return bytes_; }
+  size_t parts() const { return begins_.size(); }
+  // As plan::find_in_runs(), in the same runs.
+  template <class Fn>
+  void find(std::span<const Extent> runs, size_t number, Fn&& fn) const {
+    const auto [stream, first] = begins_[number];
+    const Length end =
+        number + 1 < begins_.size() ? begins_[number + 1].stream : part_.from + part_.length;
+    plan::find_in_runs(runs.subspan(first), plan::ViewPart{part_.view, stream, end - stream},
+                       [&, first = first](size_t run, Offset at, Length from, uint64_t length) {
+                         fn(first + run, at, from, length);
+                       });
+  }
+
+ private:
+  struct Begin {
+    Length stream;
+    size_t run;
+  };
+  plan::ViewPart part_;
+  uint64_t bytes_ = 0;
+  std::vector<Begin> begins_;
+};
+
+std::span<const Extent> runs_in(std::span<const Extent> runs, Extent region) {
+  const auto begin = std::partition_point(
+      runs.begin(), runs.end(), [&](const Extent& run) { return run.end() <= region.offset; });
+  const auto end = std::partition_point(
+      begin, runs.end(), [&](const Extent& run) { return run.offset < region.end(); });
+  return {begin, end};
+}
+
 }  // namespace
 
 TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& realms)
@@ -50,10 +97,19 @@ TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& rea
       open_(kept.aggregators_.size(), 1),
       open_count_(open_.size()),
       late_(kept.by_alltoallw()),
-      exchange_(file_.comm, file_.ranks, kept.by_alltoallw()) {
+      behind_(transfer.direction() == Direction::write && file_.several_nodes()),
+      exchange_(file_.comm, file_.ranks, kept.by_alltoallw(), kept.made_for_.buffer_half(),
+                kept.order_.known()) {
+  for (size_t a = 0; a < open_.size(); ++a)
+    if (!kept_.near_[a] && !concerned(static_cast<size_t>(file_.rank), a))
+      open_[a] = 0, --open_count_;
   if (!aggregates()) return;
-  near_ranks_ =
-      static_cast<uint32_t>(std::count(kept_.rank_near_.begin(), kept_.rank_near_.end(), 1));
+  for (size_t rank = 0; rank < kept_.rank_near_.size(); ++rank) {
+    if (kept_.rank_near_[rank])
+      ++near_ranks_;
+    else if (concerned(rank, static_cast<size_t>(kept_.index_)))
+      far_ranks_.push_back(rank);
+  }
 }
 
 // A call that is large enough has some windows, so that ranks fill one while another is moved. A
@@ -132,17 +188,25 @@ void TwoPhase::make_file_long() {
   if (allocate(all, kFlagKeepSize)) allocate({Offset(all.end().value - 1), Length(1)}, 0);
 }
 
+TwoPhase::~TwoPhase() {
+  if (end_.valid()) end_.wait();
+}
+
 void TwoPhase::run() {
   const bool several_nodes = file_.several_nodes();
   make_file_long();
   plan_windows();
   if (aggregates()) open_next();
+  // The windows keep aggregators in step from the third on: of the second nobody waits for a half
+  // to be free, and it may lie on the target that another one's first is read from.
+  if (reading() && kept_.order_.known()) PMPI_Barrier(file_.comm);
   for (; open_count_ > 0; ++step_) {
     step();
     exchange_.end_sends(aggregates() ? step_ : step_ + 1);
     // On one node the windows themselves keep aggregators in step.
-    if (several_nodes && kept_.order_.known()) PMPI_Barrier(file_.comm);
+    if (several_nodes && !behind_ && kept_.order_.known()) PMPI_Barrier(file_.comm);
   }
+  end_store();
   if (aggregates() && reading())  // the buffers are free when the call is over
     own().wait_for_all(own().opened() - 1, [this] { file_.progress(); });
   exchange_.end_sends(UINT32_MAX);
@@ -150,7 +214,20 @@ void TwoPhase::run() {
 }
 
 void TwoPhase::step() {
-  if (windows_ && !windows_->done()) open_next();
+  if (!storing()) open_next_if_any();
+  visit_all();
+  if (reading() && late_ && !opened_.empty())
+    send_all(opened_.front(), own().buffer(first_number()), step_);
+  exchange_.complete(step_);
+  if (!reading() && !opened_.empty())
+    own().wait_for_all(first_number(), [this] { file_.progress(); });
+  end_store();
+  if (behind_ && kept_.order_.known()) PMPI_Barrier(file_.comm);  // nobody stores the one before
+  if (!opened_.empty()) move_first();
+  if (opened_.empty()) open_next_if_any();
+}
+
+void TwoPhase::visit_all() {
   const size_t count = open_.size();
   const size_t first =
       aggregates() ? static_cast<size_t>(kept_.index_) : static_cast<size_t>(file_.rank) % count;
@@ -161,20 +238,17 @@ void TwoPhase::step() {
       near ? visit_near(a) : visit_far(a);
     }
   }
-  const bool moves = !opened_.empty();
-  const uint32_t number = moves ? own().opened() - static_cast<uint32_t>(opened_.size()) : 0;
-  std::byte* const buffer = moves ? own().buffer(number) : nullptr;
-  const Window window = moves ? std::move(opened_.front()) : Window();
-  if (moves) opened_.pop_front();
-  if (reading() && moves && !window.sent) send_late(window, buffer);
-  if (!reading())
-    for_each_far_rank([&](size_t rank) {
-      exchange_.receive(static_cast<int>(rank), in_window(rank, window, buffer));
-    });
-  exchange_.complete();
-  if (reading() || !moves) return;
-  own().wait_for_all(number, [this] { file_.progress(); });
-  store(window, buffer);
+}
+
+void TwoPhase::move_first() {
+  const uint32_t number = first_number();
+  Window window = std::move(opened_.front());
+  opened_.pop_front();
+  if (!reading()) store(std::move(window), own().buffer(number));
+}
+
+void TwoPhase::open_next_if_any() {
+  if (windows_ && !windows_->done()) open_next();
 }
 
 void TwoPhase::open_next() {
@@ -192,9 +266,16 @@ void TwoPhase::open_next() {
   own().open(window.runs, about, near_ranks_);
   if (reading()) cut(window.runs, about.end);  // far ranks need not know of more
   tell_far_ranks(window, about.last);
-  if (reading() && !late_) send_early(window, own().buffer(number));
-  ++windows_opened_;
   opened_.push_back(std::move(window));
+  if (!reading()) receive_all(opened_.back(), own().buffer(number));
+  if (reading() && !late_) send_all(opened_.back(), own().buffer(number), windows_opened_);
+  ++windows_opened_;
+}
+
+void TwoPhase::receive_all(const Window& window, std::byte* buffer) {
+  for_each_far_rank([&](size_t rank) {
+    exchange_.receive(static_cast<int>(rank), windows_opened_, in_window(rank, window, buffer));
+  });
 }
 
 // Out of memory is an error as any other: the windows go on.
@@ -216,9 +297,33 @@ uint64_t TwoPhase::fill(const Window& window, std::byte* buffer) {
   return 0;
 }
 
-void TwoPhase::store(const Window& window, const std::byte* buffer) {
+void TwoPhase::store(Window window, const std::byte* buffer) {
   if (window.bytes == 0 || failed_) return;
-  if (auto moved = call(Op::write, window, buffer); !moved) fail(moved.error());
+  if (!behind_) {
+    if (auto moved = call(Op::write, window, buffer); !moved) fail(moved.error());
+    return;
+  }
+  stored_ = std::move(window);
+  std::promise<Result<uint64_t>> end;
+  end_ = end.get_future();
+  Process::get().background().begin([this, buffer, end = std::move(end)]() mutable {
+    end.set_value(call(Op::write, stored_, buffer));
+  });
+}
+
+bool TwoPhase::storing() const {
+  return end_.valid() && end_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+}
+
+// Data of the next window comes meanwhile.
+void TwoPhase::end_store() {
+  constexpr auto kBetweenLooks = std::chrono::microseconds(100);
+  if (!end_.valid()) return;
+  while (end_.wait_for(kBetweenLooks) != std::future_status::ready) {
+    file_.progress();
+    exchange_.progress();
+  }
+  if (auto moved = end_.get(); !moved) fail(moved.error());
 }
 
 void TwoPhase::fail(const Error& error) {
@@ -258,15 +363,30 @@ std::vector<Extent> TwoPhase::learn_runs(size_t aggregator) {
   return runs;
 }
 
+// The same for both sides of an exchange.
+bool TwoPhase::copied(size_t rank) const {
+  return kept_.summaries_[rank].exchanged_piece < Exchange::kStraightPiece;
+}
+
 // This rank's bytes of a window, where they lie in its memory.
 Scattered TwoPhase::in_memory(std::vector<Extent> runs) {
-  const uint64_t bytes = plan::bytes_in_window(runs, part_);
-  const uint64_t piece = std::min(part_.view.mean_piece(), transfer_.memory().mean_piece());
-  return {bytes, piece, [this, runs = std::move(runs)](const Scattered::Piece& fn) {
-            plan::find_in_runs(runs, part_, [&](size_t, Offset, Length stream, uint64_t length) {
-              for_each_piece(memory_, stream - part_.from, length, fn);
-            });
-          }};
+  const auto visit = [this](const Scattered::Piece& fn) {
+    return [this, &fn](size_t, Offset, Length stream, uint64_t length) {
+      for_each_piece(memory_, stream - part_.from, length, fn);
+    };
+  };
+  if (!copied(static_cast<size_t>(file_.rank))) {
+    const uint64_t bytes = plan::bytes_in_window(runs, part_);
+    return {bytes, 0, [this, visit, runs = std::move(runs)](size_t, const Scattered::Piece& fn) {
+              plan::find_in_runs(runs, part_, visit(fn));
+            }};
+  }
+  InWindow mine(runs, part_, exchange_.part_bytes());
+  const uint64_t bytes = mine.bytes();
+  const size_t parts = mine.parts();
+  return {bytes, parts,
+          [visit, runs = std::move(runs), mine = std::move(mine)](
+              size_t part, const Scattered::Piece& fn) { mine.find(runs, part, visit(fn)); }};
 }
 
 void TwoPhase::visit_far(size_t aggregator) {
@@ -274,26 +394,46 @@ void TwoPhase::visit_far(size_t aggregator) {
   Scattered mine = in_memory(learn_runs(aggregator));
   moved_ += mine.bytes;
   if (reading())
-    exchange_.receive(other, std::move(mine));
+    exchange_.receive(other, step_, std::move(mine));
   else
-    exchange_.send(other, step_, mine);
+    exchange_.send(other, step_, std::move(mine));
 }
 
 // A rank's bytes of a window, where they lie in its buffer. The window must stay.
 Scattered TwoPhase::in_window(size_t rank, const Window& window, std::byte* buffer) const {
   const plan::ViewPart& part = kept_.parts_[rank];
-  return {plan::bytes_in_window(window.runs, part), part.view.mean_piece(),
-          [&part, &window, buffer](const Scattered::Piece& fn) {
-            plan::place_in_window(
-                plan::PlacedRuns{window.runs, window.places}, part,
-                [&](uint64_t at, Length, uint64_t length) { fn(buffer + at, length); });
+  const auto visit = [buffer, &window](const Scattered::Piece& fn) {
+    return [buffer, &window, &fn](size_t run, Offset at, Length, uint64_t length) {
+      fn(buffer + window.places[run] + (at - window.runs[run].offset).value, length);
+    };
+  };
+  if (!copied(rank))
+    return {plan::bytes_in_window(window.runs, part), 0,
+            [visit, &part, &window](size_t, const Scattered::Piece& fn) {
+              plan::find_in_runs(window.runs, part, visit(fn));
+            }};
+  InWindow its(window.runs, part, exchange_.part_bytes());
+  const uint64_t bytes = its.bytes();
+  const size_t parts = its.parts();
+  return {bytes, parts,
+          [visit, &window, its = std::move(its)](size_t number, const Scattered::Piece& fn) {
+            its.find(window.runs, number, visit(fn));
           }};
 }
 
 template <class Fn>
 void TwoPhase::for_each_far_rank(Fn&& fn) const {
-  for (size_t rank = 0; rank < kept_.rank_near_.size(); ++rank)
-    if (!kept_.rank_near_[rank]) fn(rank);
+  for (const size_t rank : far_ranks_) fn(rank);
+}
+
+// Does a far rank have to do with an aggregator? Not if its region does not meet the realm; but if
+// all ranks meet in each step, each needs to know of all windows. Both compute it alike.
+bool TwoPhase::concerned(size_t rank, size_t aggregator) const {
+  if (kept_.by_alltoallw() || kept_.order_.known()) return true;
+  const Extent region = kept_.summaries_[rank].region();
+  if (region.empty()) return false;
+  const auto range = plan::ranges_of(realms_[aggregator])(region.offset);
+  return range && range->offset < region.end();
 }
 
 // May far ranks find their bytes of the window by the realm, from its first to its last byte? Not
@@ -310,41 +450,29 @@ bool TwoPhase::told_by_realm(const Window& window) const {
   return true;
 }
 
+// Every rank that has to know of it, once for all, and of its runs what lies in the rank's region.
 void TwoPhase::tell_far_ranks(const Window& window, bool last) {
-  if (near_ranks_ == kept_.rank_near_.size()) return;
-  Exchange::News news;
-  news.header.last = last;
+  if (far_ranks_.empty()) return;
+  const Exchange::Header none{.last = last};
+  Exchange::Header header = none;
+  Exchange::SharedRuns runs;
   if (!window.runs.empty()) {
-    news.header.from = window.runs.front().offset.value;
-    news.header.to = window.runs.back().end().value;
-    if (!told_by_realm(window)) news.runs = window.runs;
+    header.from = window.runs.front().offset.value;
+    header.to = window.runs.back().end().value;
+    if (!told_by_realm(window)) runs.all = std::make_shared<std::vector<Extent>>(window.runs);
   }
-  for_each_far_rank(
-      [&](size_t rank) { exchange_.tell(static_cast<int>(rank), windows_opened_, news); });
-}
-
-// When it has been read, while far ranks are still busy with the window before; but not if copies
-// of its pieces would take more than a buffer, since ranks may read the same bytes. From then on
-// all windows are sent late, so that each rank gets them in order.
-void TwoPhase::send_early(Window& window, std::byte* buffer) {
-  std::vector<std::pair<int, Scattered>> parcels;
-  uint64_t copied = 0;
   for_each_far_rank([&](size_t rank) {
-    parcels.emplace_back(static_cast<int>(rank), in_window(rank, window, buffer));
-    copied += Exchange::copied(parcels.back().second);
+    if (runs.all) runs.part = runs_in(*runs.all, kept_.summaries_[rank].region());
+    const bool nothing = runs.all && runs.part.empty();
+    exchange_.tell(static_cast<int>(rank), windows_opened_, nothing ? none : header, runs);
   });
-  late_ = copied > own().shape().buffer;
-  if (late_) return;
-  for (const auto& [rank, data] : parcels) exchange_.send(rank, windows_opened_, data);
-  window.sent = true;
 }
 
-// In its own step, after the visits: far ranks come to receive it whatever we wait for.
-void TwoPhase::send_late(const Window& window, std::byte* buffer) {
+// When it has been read, while far ranks are still busy with the window before; by MPI_Alltoallw in
+// its own step, after the visits.
+void TwoPhase::send_all(const Window& window, std::byte* buffer, uint32_t step) {
   for_each_far_rank([&](size_t rank) {
-    const Scattered data = in_window(rank, window, buffer);
-    exchange_.make_room(Exchange::copied(data), own().shape().buffer);
-    exchange_.send(static_cast<int>(rank), step_, data);
+    exchange_.send(static_cast<int>(rank), step, in_window(rank, window, buffer));
   });
 }
 

@@ -398,9 +398,11 @@ int main(int argc, char** argv) {
   if (which.empty())
     all_rules();
   else if (which == "readers")
-    many_readers();
+    many_readers(), many_writers();
   else if (which == "striped")
     striped_files(), realms_given(), changing_types();
+  else if (which == "watched")
+    watched_files();
   else if (!threads)
     sieved_writes(which == "served");
   else if (level == MPI_THREAD_MULTIPLE)

@@ -1,4 +1,4 @@
-// What the single rules (cases.cc, cases_open.cc, cases_together.cc) share.
+// What the single rules (cases.cc, cases_exchange.cc, cases_open.cc, cases_together.cc) share.
 #pragma once
 
 #include <mpi.h>
@@ -16,6 +16,10 @@ void check(bool holds, const char* what);  // counts and names what does not
 std::string path(const char* name);        // in the folder
 MPI_File open(MPI_Comm comm, const std::string& name, int amode, MPI_Info info = MPI_INFO_NULL);
 MPI_Info hinted(std::initializer_list<std::pair<const char*, const char*>> hints);  // to be freed
+
+// The most memory that the process had so far, or since it was told to forget that.
+long peak_kib();
+void forget_peak();
 
 constexpr int kNew = MPI_MODE_CREATE | MPI_MODE_RDWR;
 
@@ -38,5 +42,9 @@ void realms_given();
 void changing_types();
 void realms_beside_a_thread();
 void realms_beside_busy_threads();
+
+// Rules of what ranks and aggregators exchange in them (cases_exchange.cc).
+void watched_files();
+void many_writers();
 
 }  // namespace cases

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """mpiio_cases on Forebay's MPI-IO:
 
-    cases_ours.py BUILD MPI [threads|readers|striped] [--apart] [--hints HINTS]
+    cases_ours.py BUILD MPI [threads|readers|striped|watched] [--apart] [--hints HINTS]
 
 --apart: each of the two ranks (of `readers`: six) in a name space of processes of its own, which
 looks to us like another node (needs root). --hints: of every file, as FOREBAY_HINTS has them."""
@@ -17,7 +17,7 @@ import launch
 parser = argparse.ArgumentParser()
 parser.add_argument("build")
 parser.add_argument("mpi")
-parser.add_argument("which", nargs="?", choices=["threads", "readers", "striped"])
+parser.add_argument("which", nargs="?", choices=["threads", "readers", "striped", "watched"])
 parser.add_argument("--apart", action="store_true")
 parser.add_argument("--hints")
 options = parser.parse_args()
@@ -94,9 +94,50 @@ def stripes_that_are_reported(scratch):
         return failure(server.data, {"FOREBAY_CLIENT_SERVER": server.run_dir}, [])
 
 
+def what_was_watched(scratch):
+    """When aggregators read and write, one of which is slow, or both are."""
+    library = os.path.join(build, "lib", "libforebay-test-watch.so")
+    stripe, targets = 65536, 2
+
+    def watched(slow):
+        folder = os.path.join(scratch, "slow" if slow else "both")
+        os.mkdir(folder)
+        code, text = cases([folder, "watched"],
+                           {"FOREBAY_TEST_WATCH": folder, "FOREBAY_TEST_PAUSE": "60000",
+                            "FOREBAY_TEST_FILES": "targets stored", **slow},
+                           [library])
+        calls = []
+        for rank in range(ranks if code == 0 else 0):
+            with open(os.path.join(folder, str(rank)), encoding="utf-8") as file:
+                for line in file:
+                    what, path, *numbers = line.split()
+                    calls.append((rank, what, os.path.basename(path), *map(int, numbers)))
+        return calls, f"{text}\n{code}" if code else None
+
+    calls, failure = watched({"FOREBAY_TEST_SLOW": "1"})
+    for what in ["write", "read"]:
+        of_targets = [(rank, offset // stripe % targets, begin, end)
+                      for rank, op, file, offset, begin, end, _ in calls
+                      if op == what and file == "targets"]
+        at_once = [(a, b) for a in of_targets for b in of_targets
+                   if a[0] < b[0] and a[1] == b[1] and a[2] < b[3] and b[2] < a[3]]
+        if not failure and (at_once or len(of_targets) < 4):
+            failure = f"a target serves two aggregators: {what} {at_once} of {of_targets}"
+    if failure or not options.apart:
+        return failure
+    calls, failure = watched({})
+    arrived = sum(received for _, op, file, *_, received in calls
+                  if op == "write" and file == "stored")
+    if not failure and arrived < 2 << 20:  # of 7/8 of 4 MiB
+        failure = f"only {arrived} bytes arrived while a window was written"
+    return failure
+
+
 with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="forebay-cases-") as scratch:
     if options.which == "striped":
         code, text, failure = 0, "", stripes_that_are_reported(scratch)
+    elif options.which == "watched":
+        code, text, failure = 0, "", what_was_watched(scratch)
     else:
         code, text = cases([scratch, *([options.which] if options.which else [])])
         plain = not (options.which or options.apart or options.hints)

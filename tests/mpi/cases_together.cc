@@ -71,7 +71,6 @@ void persistent_realms() {
   MPI_Info_free(&info);
 }
 
-// The most memory that the process had so far, or since it was told to forget that.
 long peak_kib() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
