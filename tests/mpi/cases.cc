@@ -273,6 +273,27 @@ void far_ahead() {
   MPI_File_close(&file);
 }
 
+// What became of each of many pending calls is known to all, however many have failed since.
+void many_failures() {
+  constexpr int kCalls = 150;
+  const auto bad = [](int call) { return call % 7 == 0; };
+  MPI_File file = open(MPI_COMM_WORLD, path("failures"), kNew);
+  std::vector<MPI_Request> requests(kCalls, MPI_REQUEST_NULL);
+  std::vector<MPI_Status> statuses(kCalls);
+  const char byte = 'x';
+  for (int i = 0; i < kCalls; ++i)
+    MPI_File_iwrite_at_all(file, 2 * i + rank, &byte, bad(i) && rank == 1 ? -1 : 1, MPI_BYTE,
+                           &requests[size_t(i)]);
+  MPI_Barrier(MPI_COMM_WORLD);
+  ::usleep(100000);  // all have ended, and nobody has asked
+  const int code = MPI_Waitall(kCalls, requests.data(), statuses.data());
+  if (rank == 0) check(code == MPI_ERR_IN_STATUS, "Waitall, of calls that failed elsewhere");
+  for (int i = 0; rank == 0 && i < kCalls; ++i)
+    check((statuses[size_t(i)].MPI_ERROR != MPI_SUCCESS) == bad(i),
+          "what became of one of many pending calls");
+  MPI_File_close(&file);
+}
+
 // Of a read that the end of the file cuts short, whole elements come, also of an item that is not
 // whole; and a type may be freed while it is under way.
 void short_conversions() {
@@ -373,6 +394,7 @@ void all_rules() {
   opened_again();
   collective_requests();
   far_ahead();
+  many_failures();
   short_conversions();
   hints();
   persistent_realms();
