@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <climits>
 #include <cstring>
+#include <utility>
 
+#include "mpiio/external_form.h"
 #include "mpiio/process.h"
 
 namespace forebay::mpiio {
@@ -31,50 +32,57 @@ Fault cannot_convert(const Error& error) {
   return {MPI_ERR_CONVERSION, error.message()};
 }
 
+// fn(form, address, elements) for all elements of the buffer, in their order.
+template <class Fn>
+Fault for_each_row(const Buffer& buffer, Fn&& fn) {
+  const auto memory = memory_of(buffer);
+  if (!memory) return cannot_convert(memory.error());
+  const auto signature = Process::get().decoder().signature(buffer.type);
+  if (!signature) return cannot_convert(signature.error());
+  plan::TiledCursor bytes(*memory, Length(), memory->total());
+  SignatureCursor elements(*signature, static_cast<uint64_t>(buffer.count));
+  while (!elements.done()) {
+    const Signature::Run run = elements.next(UINT64_MAX);
+    const auto form = external_form(run.primitive);
+    if (!form) return cannot_convert(form.error());
+    const uint64_t each = form->size_in_memory();
+    for (uint64_t left = run.count; left > 0;) {
+      const Extent piece = bytes.take(Length(left * each));
+      const uint64_t count = piece.length.value / each;
+      FOREBAY_ASSERT(count > 0 && count * each == piece.length.value);  // no value lies in two
+      auto done = fn(*form, reinterpret_cast<std::byte*>(piece.offset.value), count);
+      if (!done) return cannot_convert(done.error());
+      left -= count;
+    }
+  }
+  return {};
+}
+
 class External32 final : public Representation {
  public:
   External32() : Representation("external32") {}
   bool converts() const override { return true; }
 
   Result<int64_t> size_of(MPI_Datatype primitive) const override {
-    MPI_Aint size = 0;
-    if (PMPI_Pack_external_size("external32", 1, primitive, &size) != MPI_SUCCESS)
-      return Error(EINVAL, "external32 has no such type");
-    return size;
+    const auto form = external_form(primitive);
+    if (!form) return form.error();
+    return static_cast<int64_t>(form->size_in_file());
   }
 
   Fault encode(const Buffer& buffer, std::vector<std::byte>& bytes) const override {
-    MPI_Aint position = 0;
-    const auto size = static_cast<MPI_Aint>(bytes.size());
-    return in_parts(buffer, [&](void* from, int count) {
-      return PMPI_Pack_external("external32", from, count, buffer.type, bytes.data(), size,
-                                &position);
+    std::byte* to = bytes.data();
+    return for_each_row(buffer, [&](const ExternalForm& form, std::byte* from, uint64_t count) {
+      std::byte* const at = std::exchange(to, to + count * form.size_in_file());
+      return to_external(form, from, at, count);
     });
   }
 
   Fault decode(const std::vector<std::byte>& bytes, const Buffer& buffer) const override {
-    MPI_Aint position = 0;
-    const auto size = static_cast<MPI_Aint>(bytes.size());
-    return in_parts(buffer, [&](void* to, int count) {
-      return PMPI_Unpack_external("external32", bytes.data(), size, &position, to, count,
-                                  buffer.type);
+    const std::byte* from = bytes.data();
+    return for_each_row(buffer, [&](const ExternalForm& form, std::byte* to, uint64_t count) {
+      const std::byte* const at = std::exchange(from, from + count * form.size_in_file());
+      return from_external(form, at, to, count);
     });
-  }
-
- private:
-  // MPI's functions count in int.
-  template <class Fn>
-  static Fault in_parts(const Buffer& buffer, Fn&& fn) {
-    MPI_Aint lb = 0, extent = 0;
-    PMPI_Type_get_extent(buffer.type, &lb, &extent);
-    for (MPI_Count at = 0; at < buffer.count;) {
-      const int count = static_cast<int>(std::min<MPI_Count>(buffer.count - at, INT_MAX));
-      void* const place = static_cast<std::byte*>(buffer.address) + at * extent;
-      if (fn(place, count) != MPI_SUCCESS)
-        return {MPI_ERR_CONVERSION, "external32: MPI cannot convert this type"};
-      at += count;
-    }
-    return {};
   }
 };
 

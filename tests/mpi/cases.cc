@@ -396,6 +396,8 @@ void all_rules() {
   far_ahead();
   many_failures();
   short_conversions();
+  external32();
+  registered_representations();
   hints();
   persistent_realms();
   changing_types();
