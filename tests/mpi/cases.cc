@@ -392,6 +392,7 @@ void all_rules() {
   handlers();
   one_bad_rank();
   opened_again();
+  between_groups();
   collective_requests();
   far_ahead();
   many_failures();

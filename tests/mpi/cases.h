@@ -21,6 +21,7 @@ constexpr int kNew = MPI_MODE_CREATE | MPI_MODE_RDWR;
 
 // Rules of opening and closing (cases_open.cc).
 void opened_again();
+void between_groups();
 void closed_beside_an_open();
 
 // Rules of data representations (cases_represented.cc).
