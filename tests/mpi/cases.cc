@@ -354,6 +354,20 @@ std::string effective(MPI_File file, const char* key) {
   return found ? value : "none";
 }
 
+// Values that are in effect, not those that were wished for.
+void effective_hints() {
+  MPI_Info info = hinted({{"cb_nodes", "100"}});
+  MPI_File file = open(MPI_COMM_WORLD, path("effective"), kNew, info);
+  check(effective(file, "cb_nodes") == "2", "as many aggregators as there are ranks");
+  MPI_File_set_info(file, info);
+  check(effective(file, "cb_nodes") == "2", "the same, said later");
+  MPI_File_close(&file);
+  MPI_Info_free(&info);
+  file = open(MPI_COMM_WORLD, path("effective"), MPI_MODE_RDWR);
+  check(effective(file, "cb_buffer_size") == "1048576", "the buffer of a local file");
+  MPI_File_close(&file);
+}
+
 // Each rank's pieces lie in the holes of the other's; both write again and again, at once.
 void sieved_writes(bool served) {
   MPI_Info info = hinted(
@@ -400,6 +414,7 @@ void all_rules() {
   external32();
   registered_representations();
   hints();
+  effective_hints();
   persistent_realms();
   changing_types();
   many_pieces();
