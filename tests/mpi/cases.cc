@@ -133,6 +133,16 @@ void sequential() {
   char representation[MPI_MAX_DATAREP_STRING];
   MPI_File_get_view(file, &at, &etype, &filetype, representation);
   check(at == 8, "displacement of a sequential file");
+  // What MPI forbids of one: its size, and places that are asked for or given.
+  for (const int code :
+       {MPI_File_set_size(file, 100), MPI_File_preallocate(file, 100),
+        MPI_File_seek_shared(file, 5, MPI_SEEK_SET), MPI_File_get_position_shared(file, &at)}) {
+    int error_class = MPI_SUCCESS;
+    MPI_Error_class(code, &error_class);
+    check(error_class == MPI_ERR_UNSUPPORTED_OPERATION, "a call that a sequential file forbids");
+  }
+  check(MPI_File_get_byte_offset(file, 3, &at) == MPI_SUCCESS && at == 11,
+        "byte offsets, which a sequential file has");
   MPI_File_close(&file);
 }
 
