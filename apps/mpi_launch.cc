@@ -107,17 +107,24 @@ std::vector<std::string> options_for(Launcher launcher, const std::string& varia
   return {"-genv", variable.substr(0, equals), variable.substr(equals + 1)};
 }
 
-// A library that the command preloads already comes after ours; otherwise the last option would win
-// and ours be gone.
+// Ours comes after what is preloaded already: a profiler that is there sees the program's calls
+// first, and passes them on to us by the PMPI names.
+std::string joined(std::string_view already, const std::string& library) {
+  return already.empty() ? library : fmt::format("{}:{}", already, library);
+}
+
+// What the command itself preloads is kept; otherwise the last option would win and ours be gone.
 bool join_preloads(std::vector<std::string>& command, const std::string& library) {
   bool found = false;
   for (size_t i = 0; i < command.size(); ++i) {
     if (!preloads(command, i)) continue;
     found = true;
+    constexpr std::string_view kName = "LD_PRELOAD=";
     if (command[i] == "-x")
-      command[i + 1].insert(std::string_view("LD_PRELOAD=").size(), library + ":");
+      command[i + 1] = std::string(kName) +
+                       joined(std::string_view(command[i + 1]).substr(kName.size()), library);
     else
-      command[i + 2].insert(0, library + ":");
+      command[i + 2] = joined(command[i + 2], library);
   }
   return found;
 }
@@ -126,8 +133,7 @@ bool join_preloads(std::vector<std::string>& command, const std::string& library
 
 Prepared prepare(std::vector<std::string> command, Launcher launcher, const std::string& library,
                  const std::vector<std::string>& variables, std::string_view preloaded_already) {
-  std::string preload = "LD_PRELOAD=" + library;
-  if (!preloaded_already.empty()) preload += fmt::format(":{}", preloaded_already);
+  const std::string preload = "LD_PRELOAD=" + joined(preloaded_already, library);
   std::vector<std::string> all = variables;
   if (launcher == Launcher::none || !join_preloads(command, library)) all.push_back(preload);
   if (launcher == Launcher::none) return {std::move(command), std::move(all)};

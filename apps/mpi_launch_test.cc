@@ -23,7 +23,7 @@ TEST(MpiLaunchTest, ALauncherSetsVariablesForWhatItStarts) {
   EXPECT_THAT(mpich.environment, IsEmpty());
   const auto openmpi = prepare({"mpirun", "a.out"}, Launcher::openmpi, "/l/x.so", {"A=1"}, "y.so");
   EXPECT_THAT(openmpi.command,
-              ElementsAre("mpirun", "-x", "A=1", "-x", "LD_PRELOAD=/l/x.so:y.so", "a.out"));
+              ElementsAre("mpirun", "-x", "A=1", "-x", "LD_PRELOAD=y.so:/l/x.so", "a.out"));
 }
 
 TEST(MpiLaunchTest, EveryProgramOfAJobGetsThem) {
@@ -33,21 +33,21 @@ TEST(MpiLaunchTest, EveryProgramOfAJobGetsThem) {
                                         "-x", "LD_PRELOAD=x.so", "-n", "1", "b"));
 }
 
-TEST(MpiLaunchTest, WhatTheCommandPreloadsComesAfterOurs) {
+TEST(MpiLaunchTest, WhatTheCommandPreloadsComesBeforeOurs) {
   EXPECT_THAT(
       prepare({"mpiexec", "-x", "LD_PRELOAD=tool.so", "a"}, Launcher::openmpi, "x.so", {}, "")
           .command,
-      ElementsAre("mpiexec", "-x", "LD_PRELOAD=x.so:tool.so", "a"));
+      ElementsAre("mpiexec", "-x", "LD_PRELOAD=tool.so:x.so", "a"));
   EXPECT_THAT(
       prepare({"mpiexec", "-genv", "LD_PRELOAD", "tool.so", "a"}, Launcher::mpich, "x.so", {}, "")
           .command,
-      ElementsAre("mpiexec", "-genv", "LD_PRELOAD", "x.so:tool.so", "a"));
+      ElementsAre("mpiexec", "-genv", "LD_PRELOAD", "tool.so:x.so", "a"));
 }
 
 TEST(MpiLaunchTest, AnythingElseIsStartedWithThem) {
   const auto run = prepare({"srun", "a.out"}, Launcher::none, "/l/x.so", {}, "y.so");
   EXPECT_THAT(run.command, ElementsAre("srun", "a.out"));
-  EXPECT_THAT(run.environment, ElementsAre("LD_PRELOAD=/l/x.so:y.so"));
+  EXPECT_THAT(run.environment, ElementsAre("LD_PRELOAD=y.so:/l/x.so"));
 }
 
 TEST(MpiLaunchTest, WhatIsNoProgramOfMpiTellsNothing) {

@@ -1,6 +1,7 @@
 #include "mpiio/arbiter.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -259,7 +260,25 @@ void Arbiter::Impl::tell(const std::vector<RangeLocks::Ticket>& granted) {
 
 // ---- What its maker sees ----
 
+namespace {
+
+// Each rank of each file is a connection here. The limit that shells give is for programs that use
+// select(), and most jobs may have far more; but a child that closes all that it may have must not
+// take minutes.
+void allow_many_descriptors() {
+  constexpr rlim_t kEnough = 65536;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t wanted = std::min(limit.rlim_max, kEnough);
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = wanted;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Arbiter>> Arbiter::start(const Options& options) {
+  allow_many_descriptors();
   try {
     auto impl = std::make_unique<Impl>(options);
     if (auto listening = impl->listen(); !listening) return std::move(listening).error();

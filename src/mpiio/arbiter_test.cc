@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -330,6 +331,21 @@ TEST(Arbiter, ManyRangesAreOneLock) {
   const auto even = a->lock(view(0), LockMode::exclusive).value();
   const auto odd = b->lock(view(1), LockMode::exclusive).value();
   EXPECT_TRUE(even && odd);
+}
+
+TEST(Arbiter, MayHaveAsManyConnectionsAsTheProcessIsAllowed) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit low = before;
+  low.rlim_cur = 200;
+  if (before.rlim_max <= low.rlim_cur) GTEST_SKIP() << "it is allowed few";
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  const auto arbiter = Arbiter::start();
+  rlimit now{};
+  ::getrlimit(RLIMIT_NOFILE, &now);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  ASSERT_TRUE(arbiter);
+  EXPECT_GT(now.rlim_cur, low.rlim_cur);
 }
 
 }  // namespace

@@ -21,8 +21,9 @@ bool Arrivals::try_all(const std::function<Result<Outcomes>()>& outcomes_of) {
     auto outcomes = outcomes_of();
     for (auto it = pending_.begin(); it != pending_.end(); it = pending_.erase(it)) {
       auto arrived = outcomes ? outcomes->try_arrive(it->first, it->second.code)
-                              : Result<bool>(outcomes.error());
+                              : Result<std::optional<uint32_t>>(outcomes.error());
       if (arrived && !*arrived) break;
+      if (arrived && **arrived != 0) failed_.emplace(it->first - Outcomes::kAhead, **arrived);
       told.emplace_back(std::move(it->second.told),
                         arrived ? Result<void>() : Result<void>(arrived.error()));
     }
@@ -30,6 +31,14 @@ bool Arrivals::try_all(const std::function<Result<Outcomes>()>& outcomes_of) {
   }
   for (auto& [tell, result] : told) tell(std::move(result));
   return none;
+}
+
+Result<std::optional<uint32_t>> Arrivals::worst(Outcomes& outcomes, uint64_t number) {
+  auto found = outcomes.worst(number);
+  if (!found || !*found || **found != 0) return found;
+  std::lock_guard lock(mutex_);  // after the look: what is lost by then was learned before
+  const auto known = failed_.find(number);
+  return known == failed_.end() ? found : std::optional(known->second);
 }
 
 }  // namespace forebay::mpiio

@@ -27,6 +27,9 @@ class Arrivals {
   void add(uint64_t number, uint32_t code, Told told);
   // Says all that can be said now; true: none is left. `outcomes` is asked if there is any.
   bool try_all(const std::function<Result<Outcomes>()>& outcomes);
+  // The largest code of a call in which all have arrived. Outcomes may have lost it, but not before
+  // it was learned here.
+  Result<std::optional<uint32_t>> worst(Outcomes& outcomes, uint64_t number);
 
  private:
   struct One {
@@ -34,7 +37,8 @@ class Arrivals {
     Told told;
   };
   std::mutex mutex_;
-  std::map<uint64_t, One> pending_;  // by number
+  std::map<uint64_t, One> pending_;      // by number
+  std::map<uint64_t, uint32_t> failed_;  // what was learned of earlier calls
 };
 
 }  // namespace forebay::mpiio

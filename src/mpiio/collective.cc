@@ -22,9 +22,6 @@ constexpr std::string_view kKinds[] = {"", "even", "balanced", "striped", "given
 // Views whose descriptions are longer are cut to what each call needs of them.
 constexpr size_t kMostNumbersKept = 4096;
 constexpr uint64_t kLeastCache = 1_MiB;
-// What users get on a local file system who do not say it: what was filled is still in the
-// processor's cache when it is written. Elsewhere few large requests matter more.
-constexpr uint64_t kLocalBuffer = 1_MiB;
 constexpr uint64_t kMostNumbers = 1 << 26;  // of all ranks' views, at an aggregator
 // From here on ranks ask each other whether their memory suffices for them.
 constexpr uint64_t kManyNumbers = 1 << 16;
@@ -80,7 +77,6 @@ Collective::Settings Collective::settings() const {
   s.limit = hints.number("cb_nodes");
   s.per_node = plan::per_node_of(hints["cb_config_list"]).value_or(UINT32_MAX);
   s.buffer = std::min(hints.number("cb_buffer_size"), 2 * kMostBuffer);
-  if (file_.place.local && !hints.given("cb_buffer_size")) s.buffer = kLocalBuffer;
   s.alignment = hints.number("romio_cb_fr_alignment");
   s.realms = kind_of(hints["forebay_realms"]);
   s.unit = hints.number("striping_unit");

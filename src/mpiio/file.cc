@@ -112,7 +112,21 @@ bool File::write_jointly(const plan::ViewPart& part, const plan::TiledMap& memor
       always ? JointWrites::Patience::much : JointWrites::Patience::sensible);
 }
 
+// What collective calls will do, for who asks: no more aggregators than there can be.
+void File::settle_hints() {
+  // What users get on a local file system who do not say it: what was filled is still in the
+  // processor's cache when it is written. Elsewhere few large requests matter more.
+  constexpr uint64_t kLocalBuffer = 1_MiB;
+  if (place.local) hints.assume("cb_buffer_size", std::to_string(kLocalBuffer));
+  const uint64_t wished = std::min<uint64_t>(hints.number("cb_nodes"), UINT32_MAX);
+  if (wished == 0 || nodes.empty()) return;
+  const uint32_t per_node = plan::per_node_of(hints["cb_config_list"]).value_or(UINT32_MAX);
+  const auto chosen = plan::choose_aggregators(nodes, static_cast<uint32_t>(wished), per_node);
+  hints.set("cb_nodes", std::to_string(chosen.size()));
+}
+
 void File::obey_hints() {
+  settle_hints();
   sieving.wanted = hints.is("romio_ds_read", "enable")    ? SieveWanted::always
                    : hints.is("romio_ds_read", "disable") ? SieveWanted::never
                                                           : SieveWanted::automatic;

@@ -131,7 +131,8 @@ struct File {
   std::atomic<uint32_t> write_flags{0};  // what hints say of its writes
   std::atomic<uint32_t> sieve_flags{0};  // and of scattered ones
   std::atomic<uint64_t> sieve_window{0};
-  void obey_hints();                     // after they have changed
+  void obey_hints();  // after they have changed
+  void settle_hints();
   const char* why_never_sieved() const;  // its writes; nullptr: they may be
   MPI_Errhandler handler = MPI_ERRORS_RETURN;
   MPI_Fint number = 0;  // in Fortran

@@ -205,7 +205,8 @@ int MPI_File_delete(const char* filename, MPI_Info) {
 
 int MPI_File_set_size(MPI_File fh, MPI_Offset size) {
   return on_file("MPI_File_set_size", fh, [&](File& file) {
-    Fault mine = need_writing(file);
+    Fault mine = no_sequential(file);
+    if (!mine) mine = need_writing(file);
     if (!mine) mine = not_negative("the size", size);
     return by_rank_0(file, std::move(mine), size, [&] {
       Request request = file.request(Op::resize);
@@ -219,7 +220,8 @@ int MPI_File_set_size(MPI_File fh, MPI_Offset size) {
 
 int MPI_File_preallocate(MPI_File fh, MPI_Offset size) {
   return on_file("MPI_File_preallocate", fh, [&](File& file) {
-    Fault mine = need_writing(file);
+    Fault mine = no_sequential(file);
+    if (!mine) mine = need_writing(file);
     if (!mine) mine = not_negative("the size", size);
     return by_rank_0(file, std::move(mine), size, [&] {
       if (size == 0) return Fault{};
@@ -319,7 +321,7 @@ int MPI_File_seek_shared(MPI_File fh, MPI_Offset offset, int whence) {
   return on_file("MPI_File_seek_shared", fh, [&](File& file) {
     const auto both =
         static_cast<unsigned long long>(offset) * 1009 + static_cast<unsigned long long>(whence);
-    return by_rank_0(file, {}, static_cast<long long>(both), [&] {
+    return by_rank_0(file, no_sequential(file), static_cast<long long>(both), [&] {
       MPI_Offset position = 0;
       if (auto fault = target(file, offset, whence, shared_position(file), position)) return fault;
       auto state = file.meeting->state();
@@ -332,6 +334,7 @@ int MPI_File_seek_shared(MPI_File fh, MPI_Offset offset, int whence) {
 
 int MPI_File_get_position_shared(MPI_File fh, MPI_Offset* offset) {
   return on_file("MPI_File_get_position_shared", fh, [&](File& file) {
+    if (auto fault = no_sequential(file)) return fault;
     auto position = shared_position(file);
     if (!position) return fault_of(position.error());
     *offset = *position;

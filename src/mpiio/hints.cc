@@ -153,6 +153,10 @@ Hints::Taken Hints::set(std::string_view key, std::string_view value) {
   return Taken::yes;
 }
 
+void Hints::assume(std::string_view key, std::string_view value) {
+  if (!given(key)) values_.insert_or_assign(std::string(key), std::string(value));
+}
+
 void Hints::ignore(std::string_view key, std::string_view why) {
   const auto given = values_.find(key);
   if (given == values_.end()) return;

@@ -24,6 +24,8 @@ class Hints {
   Hints();  // the defaults
 
   Taken set(std::string_view key, std::string_view value);
+  // In effect unless somebody says otherwise: another default for this file.
+  void assume(std::string_view key, std::string_view value);
   // It cannot apply to this file: from now on it is not in effect, whatever was given.
   void ignore(std::string_view key, std::string_view why);
   // Every effective value, by name: what MPI_File_get_info returns.

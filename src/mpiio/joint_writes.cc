@@ -20,7 +20,8 @@ constexpr uint64_t kPage = 4096;
 constexpr size_t kMostBlocks = 4096;  // of a part of a copy
 // A range in which a team's bytes are fewer has too many windows for them.
 constexpr uint64_t kSparse = 16;
-// Scattered bytes take about a nanosecond each. A fourth of that is worth waiting.
+// Scattered bytes take about a nanosecond each. A fourth of that is worth waiting, but not more
+// than who has been told to wait does: who writes much may be alone all the same.
 constexpr Clock::duration kMuch = std::chrono::milliseconds(2);
 constexpr auto kOfAByte = std::chrono::duration<double, std::nano>(0.25);
 
@@ -52,7 +53,7 @@ JointWrites::JointWrites(std::byte* space, int rank, int ranks)
       ranks_(ranks) {}
 
 void JointWrites::renew() {
-  in_vain_ = skipped_ = 0;
+  skipped_ = 0;
   joined_ = 0;
   if (rank_ == 0) head_->company.store(0);
 }
@@ -112,10 +113,10 @@ bool JointWrites::alone() {
 
 void JointWrites::wait_for_company(uint64_t bytes, Patience patience) {
   const auto limit =
-      Clock::now() +
-      (patience == Patience::much
-           ? kMuch
-           : std::chrono::duration_cast<Clock::duration>(kOfAByte * static_cast<double>(bytes)));
+      Clock::now() + (patience == Patience::much
+                          ? kMuch
+                          : std::min(kMuch, std::chrono::duration_cast<Clock::duration>(
+                                                kOfAByte * static_cast<double>(bytes))));
   const uint32_t usual = head_->company.load();
   const int company = usual ? static_cast<int>(usual) : ranks_;
   const auto complete = [&] { return std::popcount(head_->waiting.load()) >= company; };

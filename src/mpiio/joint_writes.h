@@ -43,7 +43,8 @@ class JointWrites {
   // `memory`: from its beginning, as many bytes. False: the caller has to write them by itself.
   bool write(const plan::ViewPart& part, const plan::TiledMap& memory, const Write& by,
              Patience patience = Patience::sensible);
-  // For another file. What one learned of who comes is not true of the next.
+  // For another file. What one learned of who comes need not be true of the next: its first write
+  // waits, and if that is in vain again, as many go alone as before.
   void renew();
   // How many of this rank's writes were done together with others.
   uint64_t joined() const { return joined_; }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -219,6 +220,21 @@ TEST_F(Interleaved, EveryFileIsBegunAsTheFirst) {
   EXPECT_GT(joined(), 0u);
   for (const auto& one : joints_) one->renew();
   EXPECT_EQ(joined(), 0u);
+}
+
+// However much it has to write, and in however many files.
+TEST_F(Interleaved, WhoIsAloneWaitsAMomentOnly) {
+  const plan::TiledMap view = view_of(0, {{0, 1000}}, 4000);
+  const plan::ViewPart much{view, Length(), Length(uint64_t{8} << 30)};
+  const auto never = [](Extents, Extents) -> Result<uint64_t> { return Error(EIO); };
+  const auto begin = std::chrono::steady_clock::now();
+  for (int file = 0; file < 20; ++file) {
+    EXPECT_FALSE(joints_[3]->write(much, view, never));
+    EXPECT_FALSE(joints_[3]->write(much, view, never));
+    joints_[3]->renew();
+  }
+  // Of 8 GiB, a fourth of a nanosecond each would be 2 s.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
 }
 
 TEST_F(Interleaved, WhoIsAloneWritesAlone) {

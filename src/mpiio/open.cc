@@ -54,6 +54,27 @@ struct Announcement {
   uint64_t site_hints = 0, user_hints = 0;  // bytes of text
 };
 
+// What each rank has opened.
+struct Finding {
+  long long code, far, served;  // far: not in the memory that rank 0 offers
+  long long file, device;       // numbers
+  long long also;               // the name that the rank gave; of a served file, its handle
+};
+constexpr size_t kNumbers = sizeof(Finding) / sizeof(long long);
+
+// The smallest and the largest of all ranks' numbers.
+struct Findings {
+  Finding least, most;
+
+  // Numbers of devices mean nothing on another node, and those of files do not on some file systems
+  // (FUSE); names of one file may differ. So there one of the two is enough.
+  bool same_file() const {
+    const bool file = least.file == most.file;
+    if (!most.served && !most.far) return file && least.device == most.device;
+    return file || least.also == most.also;
+  }
+};
+
 // What each rank says when it comes to the Lobby.
 struct Arriving {
   int code, amode;
@@ -259,27 +280,57 @@ class Opening {
   // The worst of all ranks' outcomes; and where they meet.
   Fault gather(Fault mine) {
     if (file_->ranks == 1) return mine;
-    const int served = file_->place.served ? 1 : 0;
-    const std::array<int, 4> own = {mine.code, file_->meeting->near() ? 0 : 1, served, -served};
-    std::array<int, 4> most{};
-    PMPI_Allreduce(own.data(), most.data(), 4, MPI_INT, MPI_MAX, file_->comm);
-    if (most[0] != MPI_SUCCESS)
-      return mine ? mine : Fault{most[0], "another rank could not open it"};
-    if (most[2] != -most[3]) return served_to_some();
-    apart_ = most[1] != 0;
+    const auto own = std::bit_cast<std::array<long long, kNumbers>>(finding(mine));
+    std::array<long long, 2 * kNumbers> both{}, most{};
+    for (size_t i = 0; i < kNumbers; ++i) both[i] = own[i], both[kNumbers + i] = ~own[i];
+    PMPI_Allreduce(both.data(), most.data(), 2 * kNumbers, MPI_LONG_LONG, MPI_MAX, file_->comm);
+    std::array<long long, kNumbers> largest{}, smallest{};
+    for (size_t i = 0; i < kNumbers; ++i) largest[i] = most[i], smallest[i] = ~most[kNumbers + i];
+    const Findings all{std::bit_cast<Finding>(smallest), std::bit_cast<Finding>(largest)};
+    if (auto fault = compare(mine, all)) return fault;
+    apart_ = all.most.far != 0;
     return apart_ ? move_meeting() : Fault{};
   }
 
   // The same of ranks that have met already.
   Fault gather_near(Fault mine) const {
-    auto worst = file_->agree(std::move(mine), file_->place.served ? 1 : 0);
-    return worst.code == MPI_ERR_NOT_SAME ? served_to_some() : worst;
+    if (file_->ranks == 1) return mine;
+    const Finding own = finding(mine);
+    std::vector<Finding> ranks(static_cast<size_t>(file_->ranks));
+    if (auto fault = file_->gather(&own, sizeof own, ranks.data())) return fault;
+    Findings all{own, own};
+    for (const Finding& one : ranks) {
+      all.most.code = std::max(all.most.code, one.code);
+      const auto stretch = [&](long long Finding::*number) {
+        all.least.*number = std::min(all.least.*number, one.*number);
+        all.most.*number = std::max(all.most.*number, one.*number);
+      };
+      for (auto number : {&Finding::served, &Finding::file, &Finding::device, &Finding::also})
+        stretch(number);
+    }
+    return compare(mine, all);
   }
 
-  static Fault served_to_some() {
-    return {MPI_ERR_NOT_SAME,
-            "some ranks have it at a server and others do not: give all of "
-            "them the same configuration"};
+  Finding finding(const Fault& mine) const {
+    const bool served = file_->place.served;
+    const std::string& also = served ? file_->opened.handle.bytes : file_->name;
+    return {.code = mine.code,
+            .far = file_->meeting->near() ? 0 : 1,
+            .served = served ? 1 : 0,
+            .file = static_cast<long long>(file_->opened.attr.file_id),
+            .device = static_cast<long long>(file_->place.device),
+            .also = static_cast<long long>(std::hash<std::string>()(also))};
+  }
+
+  static Fault compare(const Fault& mine, const Findings& all) {
+    if (all.most.code != MPI_SUCCESS)
+      return mine ? mine : Fault{static_cast<int>(all.most.code), "another rank could not open it"};
+    if (all.least.served != all.most.served)
+      return {MPI_ERR_NOT_SAME,
+              "some ranks have it at a server and others do not: give all of "
+              "them the same configuration"};
+    if (!all.same_file()) return {MPI_ERR_NOT_SAME, "the ranks name different files"};
+    return {};
   }
 
   // Which ranks share a node, and how many aggregators there are if no hint says it.

@@ -74,8 +74,8 @@ bool Operation::agreed() {
   if (of_all_ || !file_->meeting) return true;  // closed: then all ranks' parts have ended
   if (!may_look()) return false;
   auto outcomes = file_->outcomes();
-  auto worst =
-      outcomes ? outcomes->worst(*number_) : Result<std::optional<uint32_t>>(outcomes.error());
+  auto worst = outcomes ? file_->arrivals.worst(*outcomes, *number_)
+                        : Result<std::optional<uint32_t>>(outcomes.error());
   if (!worst) of_all_ = unreachable(worst.error());
   if (!worst || !*worst) return !worst;
   const int code = static_cast<int>(**worst);

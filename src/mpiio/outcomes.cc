@@ -40,17 +40,17 @@ Result<void> Outcomes::keep(uint64_t number, uint32_t code) {
   return {};
 }
 
-Result<bool> Outcomes::try_arrive(uint64_t number, uint32_t code) {
-  const Slot at = arrivals(number);
-  const auto free = all_arrived(number / kCalls, at);
-  if (!free || !*free) return free;
+Result<std::optional<uint32_t>> Outcomes::try_arrive(uint64_t number, uint32_t code) {
+  Result<std::optional<uint32_t>> before = std::optional(0u);
+  if (number >= kAhead) before = worst(number - kAhead);
+  if (!before || !*before) return before;
   if (code != 0) {
     FOREBAY_ASSERT(code < 1u << kCodeBits);
     if (auto kept = keep(number, code); !kept) return kept.error();
   }
-  auto before = state_.fetch_and_add(at, 1);
-  if (!before) return std::move(before).error();
-  return true;
+  auto arrived = state_.fetch_and_add(arrivals(number), 1);
+  if (!arrived) return std::move(arrived).error();
+  return before;
 }
 
 Result<std::optional<uint32_t>> Outcomes::worst(uint64_t number) {

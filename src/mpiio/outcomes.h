@@ -8,9 +8,9 @@
 //
 // The calls of a file are numbered, on every rank alike. Call n has two values: how many ranks have
 // arrived, in n and in those before it that had the same values, and the worst error. There are
-// kCalls pairs, so a rank that is so many calls ahead of the slowest cannot arrive yet
-// (arrivals.h). So those of a rank that have the same values are in order of number. The error of a
-// call may be lost to those who ask after kCalls later ones, if that one failed too.
+// kCalls pairs. A rank arrives in a call when all have arrived in the one kAhead before, and learns
+// that one's outcome first; if it is further ahead, it has to wait (arrivals.h). So whoever arrives
+// in call n, and may change its values, knows that all have learned what they said of n - kCalls.
 //
 // Any thread. The state must outlive it.
 #pragma once
@@ -24,13 +24,15 @@ namespace forebay::mpiio {
 class Outcomes {
  public:
   static constexpr uint64_t kCalls = 28;
+  static constexpr uint64_t kAhead = kCalls / 2;
 
   Outcomes(SharedState& state, uint64_t ranks) : state_(state), ranks_(ranks) {}
 
-  // This rank's part of call `number` has ended with a code, 0 if it is done. Until it returns
-  // true: others have yet to arrive in the call that has the same values. Never waits.
-  Result<bool> try_arrive(uint64_t number, uint32_t code);
-  // The largest code of all ranks, as soon as all have arrived.
+  // This rank's part of call `number` has ended with a code, 0 if it is done. Nothing: others have
+  // yet to arrive in the call kAhead before. Else the largest code of that call (0 if there is
+  // none), to be kept by who may ask for it later: worst() may say 0 from now on. Never waits.
+  Result<std::optional<uint32_t>> try_arrive(uint64_t number, uint32_t code);
+  // The largest code of all ranks, as soon as all have arrived; or 0, see above.
   Result<std::optional<uint32_t>> worst(uint64_t number);
 
  private:

@@ -38,13 +38,35 @@ TYPED_TEST(OutcomesTest, KnownWhenAllHaveArrived) {
 TYPED_TEST(OutcomesTest, WhoIsFarAheadArrivesLater) {
   const auto first = this->world.rank(), second = this->world.rank();
   Outcomes a(*first, 2), b(*second, 2);
-  for (uint64_t i = 0; i < Outcomes::kCalls; ++i) ASSERT_TRUE(a.try_arrive(i, 0).value());
-  EXPECT_FALSE(a.try_arrive(Outcomes::kCalls, 5).value());
+  for (uint64_t i = 0; i < Outcomes::kAhead; ++i) ASSERT_TRUE(a.try_arrive(i, 0).value());
+  EXPECT_FALSE(a.try_arrive(Outcomes::kAhead, 5).value());
   EXPECT_FALSE(b.worst(0)->has_value());
-  ASSERT_TRUE(b.try_arrive(0, 0).value());
-  EXPECT_EQ(b.worst(0).value(), 0u);
-  EXPECT_TRUE(a.try_arrive(Outcomes::kCalls, 5).value());
-  EXPECT_EQ(b.worst(0).value(), 0u) << "of the later call with the same values nothing shows";
+  ASSERT_TRUE(b.try_arrive(0, 3).value());
+  EXPECT_EQ(b.worst(0).value(), 3u);
+  EXPECT_EQ(a.try_arrive(Outcomes::kAhead, 5).value(), 3u) << "what became of the one before";
+}
+
+// Of two calls with the same values, both failed.
+TYPED_TEST(OutcomesTest, NoFailureIsLostToALaterOne) {
+  constexpr uint64_t kMany = 3 * Outcomes::kCalls;
+  const auto first = this->world.rank(), second = this->world.rank();
+  Outcomes a(*first, 2), b(*second, 2);
+  Arrivals of_a, of_b;
+  const auto by_a = [&] { return Result<Outcomes>(a); };
+  const auto by_b = [&] { return Result<Outcomes>(b); };
+  const auto code_of = [](uint64_t call) -> uint32_t {
+    return call % Outcomes::kCalls == 0 ? static_cast<uint32_t>(1 + call) : 0;
+  };
+  for (uint64_t call = 0; call < kMany; ++call) {
+    of_a.add(call, 0, [](Result<void>) {});
+    of_b.add(call, code_of(call), [](Result<void>) {});
+  }
+  for (uint64_t i = 0; i < kMany; ++i) of_a.try_all(by_a), of_b.try_all(by_b);
+  EXPECT_TRUE(of_a.try_all(by_a) && of_b.try_all(by_b)) << "nobody waits for ever";
+  for (uint64_t call = 0; call < kMany; ++call) {
+    EXPECT_EQ(of_a.worst(a, call).value(), code_of(call)) << "call " << call;
+    EXPECT_EQ(of_b.worst(b, call).value(), code_of(call)) << "call " << call;
+  }
 }
 
 TYPED_TEST(OutcomesTest, ArrivalsGoInOrderAsSoonAsTheyCan) {
@@ -62,11 +84,11 @@ TYPED_TEST(OutcomesTest, ArrivalsGoInOrderAsSoonAsTheyCan) {
     });
   }
   EXPECT_FALSE(arrivals.try_all(outcomes));
-  EXPECT_EQ(told.size(), Outcomes::kCalls);
+  EXPECT_EQ(told.size(), Outcomes::kAhead);
   for (uint64_t i = 0; i < kAhead; ++i) {
     ASSERT_TRUE(other.try_arrive(i, 0).value());
     arrivals.try_all(outcomes);
-    ASSERT_EQ(told.size(), std::min(kAhead, i + 1 + Outcomes::kCalls));
+    ASSERT_EQ(told.size(), std::min(kAhead, i + 1 + Outcomes::kAhead));
     ASSERT_EQ(other.worst(i).value(), i == 60 ? 9u : 0u);
   }
   EXPECT_TRUE(arrivals.try_all(outcomes));

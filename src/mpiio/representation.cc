@@ -2,11 +2,61 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <climits>
+#include <cstring>
+#include <utility>
+
+#include "mpiio/external_form.h"
+#include "mpiio/process.h"
 
 namespace forebay::mpiio {
 namespace {
+
+Result<plan::TiledMap> memory_of(const Buffer& buffer) {
+  auto type = Process::get().decoder().decode(buffer.type);
+  if (!type) return type.error();
+  return plan::TiledMap::buffer(buffer.address, static_cast<uint64_t>(buffer.count), *type);
+}
+
+// fn(address, length) for every run of the buffer's bytes, in their order. By our own map of the
+// type: MPI's functions that pack count bytes in int.
+template <class Fn>
+void for_each_run(const plan::TiledMap& memory, Fn&& fn) {
+  for (plan::TiledCursor cursor(memory, Length(), memory.total()); !cursor.done();) {
+    const Extent run = cursor.take(memory.total());
+    fn(reinterpret_cast<std::byte*>(run.offset.value), run.length.value);
+  }
+}
+
+Fault cannot_convert(const Error& error) {
+  return {MPI_ERR_CONVERSION, error.message()};
+}
+
+// fn(form, address, elements) for all elements of the buffer, in their order.
+template <class Fn>
+Fault for_each_row(const Buffer& buffer, Fn&& fn) {
+  const auto memory = memory_of(buffer);
+  if (!memory) return cannot_convert(memory.error());
+  const auto signature = Process::get().decoder().signature(buffer.type);
+  if (!signature) return cannot_convert(signature.error());
+  plan::TiledCursor bytes(*memory, Length(), memory->total());
+  SignatureCursor elements(*signature, static_cast<uint64_t>(buffer.count));
+  while (!elements.done()) {
+    const Signature::Run run = elements.next(UINT64_MAX);
+    const auto form = external_form(run.primitive);
+    if (!form) return cannot_convert(form.error());
+    const uint64_t each = form->size_in_memory();
+    for (uint64_t left = run.count; left > 0;) {
+      const Extent piece = bytes.take(Length(left * each));
+      const uint64_t count = piece.length.value / each;
+      FOREBAY_ASSERT(count > 0 && count * each == piece.length.value);  // no value lies in two
+      auto done = fn(*form, reinterpret_cast<std::byte*>(piece.offset.value), count);
+      if (!done) return cannot_convert(done.error());
+      left -= count;
+    }
+  }
+  return {};
+}
 
 class External32 final : public Representation {
  public:
@@ -14,44 +64,25 @@ class External32 final : public Representation {
   bool converts() const override { return true; }
 
   Result<int64_t> size_of(MPI_Datatype primitive) const override {
-    MPI_Aint size = 0;
-    if (PMPI_Pack_external_size("external32", 1, primitive, &size) != MPI_SUCCESS)
-      return Error(EINVAL, "external32 has no such type");
-    return size;
+    const auto form = external_form(primitive);
+    if (!form) return form.error();
+    return static_cast<int64_t>(form->size_in_file());
   }
 
   Fault encode(const Buffer& buffer, std::vector<std::byte>& bytes) const override {
-    MPI_Aint position = 0;
-    const auto size = static_cast<MPI_Aint>(bytes.size());
-    return in_parts(buffer, [&](void* from, int count) {
-      return PMPI_Pack_external("external32", from, count, buffer.type, bytes.data(), size,
-                                &position);
+    std::byte* to = bytes.data();
+    return for_each_row(buffer, [&](const ExternalForm& form, std::byte* from, uint64_t count) {
+      std::byte* const at = std::exchange(to, to + count * form.size_in_file());
+      return to_external(form, from, at, count);
     });
   }
 
   Fault decode(const std::vector<std::byte>& bytes, const Buffer& buffer) const override {
-    MPI_Aint position = 0;
-    const auto size = static_cast<MPI_Aint>(bytes.size());
-    return in_parts(buffer, [&](void* to, int count) {
-      return PMPI_Unpack_external("external32", bytes.data(), size, &position, to, count,
-                                  buffer.type);
+    const std::byte* from = bytes.data();
+    return for_each_row(buffer, [&](const ExternalForm& form, std::byte* to, uint64_t count) {
+      const std::byte* const at = std::exchange(from, from + count * form.size_in_file());
+      return from_external(form, at, to, count);
     });
-  }
-
- private:
-  // MPI's functions count in int.
-  template <class Fn>
-  static Fault in_parts(const Buffer& buffer, Fn&& fn) {
-    MPI_Aint lb = 0, extent = 0;
-    PMPI_Type_get_extent(buffer.type, &lb, &extent);
-    for (MPI_Count at = 0; at < buffer.count;) {
-      const int count = static_cast<int>(std::min<MPI_Count>(buffer.count - at, INT_MAX));
-      void* const place = static_cast<std::byte*>(buffer.address) + at * extent;
-      if (fn(place, count) != MPI_SUCCESS)
-        return {MPI_ERR_CONVERSION, "external32: MPI cannot convert this type"};
-      at += count;
-    }
-    return {};
   }
 };
 
@@ -74,7 +105,10 @@ class Users final : public Representation {
       return judged(functions_.write_c(buffer.address, buffer.type, buffer.count, bytes.data(), 0,
                                        functions_.state));
 #endif
-    if (!functions_.write) return Representation::encode(buffer, bytes);
+    if (!functions_.write) {
+      const Fault fault = as_in_memory(buffer.type);
+      return fault ? fault : Representation::encode(buffer, bytes);
+    }
     if (buffer.count > INT_MAX) return too_many();
     return judged(functions_.write(buffer.address, buffer.type, static_cast<int>(buffer.count),
                                    bytes.data(), 0, functions_.state));
@@ -87,13 +121,29 @@ class Users final : public Representation {
       return judged(
           functions_.read_c(buffer.address, buffer.type, buffer.count, from, 0, functions_.state));
 #endif
-    if (!functions_.read) return Representation::decode(bytes, buffer);
+    if (!functions_.read) {
+      const Fault fault = as_in_memory(buffer.type);
+      return fault ? fault : Representation::decode(bytes, buffer);
+    }
     if (buffer.count > INT_MAX) return too_many();
     return judged(functions_.read(buffer.address, buffer.type, static_cast<int>(buffer.count), from,
                                   0, functions_.state));
   }
 
  private:
+  // Without a function that converts, data can have no other sizes than in memory.
+  Fault as_in_memory(MPI_Datatype type) const {
+    const auto signature = Process::get().decoder().signature(type);
+    if (!signature) return cannot_convert(signature.error());
+    bool same = true;
+    signature->for_each_run(1, [&](const Signature::Run& run) {
+      const auto in_file = size_of(run.primitive), native = Representation::size_of(run.primitive);
+      return same = in_file && native && *in_file == *native;
+    });
+    if (same) return {};
+    return {MPI_ERR_CONVERSION,
+            fmt::format("{}: sizes differ from those in memory, and nothing converts", name)};
+  }
   Fault judged(int code) const {
     if (code == MPI_SUCCESS) return {};
     return {MPI_ERR_CONVERSION, fmt::format("{}: its conversion function returned {}", name, code)};
@@ -105,15 +155,6 @@ class Users final : public Representation {
   const Registered functions_;
 };
 
-// Packed or unpacked as it is: what a null conversion function means.
-template <class Fn>
-Fault plainly(const Buffer& buffer, Fn&& fn) {
-  if (buffer.count > INT_MAX)
-    return {MPI_ERR_COUNT, "more items than a conversion of this kind counts"};
-  if (fn(static_cast<int>(buffer.count)) == MPI_SUCCESS) return {};
-  return {MPI_ERR_CONVERSION, "MPI cannot pack this type"};
-}
-
 }  // namespace
 
 Result<int64_t> Representation::size_of(MPI_Datatype primitive) const {
@@ -123,20 +164,27 @@ Result<int64_t> Representation::size_of(MPI_Datatype primitive) const {
 }
 
 Fault Representation::encode(const Buffer& buffer, std::vector<std::byte>& bytes) const {
-  return plainly(buffer, [&](int count) {
-    int position = 0;
-    return PMPI_Pack(buffer.address, count, buffer.type, bytes.data(),
-                     static_cast<int>(std::min<size_t>(bytes.size(), INT_MAX)), &position,
-                     MPI_COMM_SELF);
+  const auto memory = memory_of(buffer);
+  if (!memory) return cannot_convert(memory.error());
+  FOREBAY_ASSERT(memory->total().value == bytes.size());
+  std::byte* to = bytes.data();
+  for_each_run(*memory, [&](const std::byte* run, uint64_t length) {
+    std::memcpy(to, run, length);
+    to += length;
   });
+  return {};
 }
 
 Fault Representation::decode(const std::vector<std::byte>& bytes, const Buffer& buffer) const {
-  return plainly(buffer, [&](int count) {
-    int position = 0;
-    return PMPI_Unpack(bytes.data(), static_cast<int>(std::min<size_t>(bytes.size(), INT_MAX)),
-                       &position, buffer.address, count, buffer.type, MPI_COMM_SELF);
+  const auto memory = memory_of(buffer);
+  if (!memory) return cannot_convert(memory.error());
+  FOREBAY_ASSERT(memory->total().value <= bytes.size());
+  const std::byte* from = bytes.data();
+  for_each_run(*memory, [&](std::byte* run, uint64_t length) {
+    std::memcpy(run, from, length);
+    from += length;
   });
+  return {};
 }
 
 Representations::Representations() {

@@ -154,8 +154,10 @@ Result<Whereabouts> Places::find(const std::string& name, Follow follow) {
   }
   auto store = local(path->parent_path().string());
   if (!store) return store.error();
-  return Whereabouts{std::move(*store), path->filename().string(), false,
-                     locals_[path->parent_path().string()].local, std::move(why)};
+  const Local& folder = locals_[path->parent_path().string()];
+  return Whereabouts{
+      std::move(*store), path->filename().string(), false, folder.local, std::move(why),
+      folder.device};
 }
 
 }  // namespace forebay::mpiio

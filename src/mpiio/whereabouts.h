@@ -23,8 +23,9 @@ struct Whereabouts {
   std::shared_ptr<Store> store;
   std::string path;  // in the store
   bool served = false;
-  bool local = false;  // a file system of this machine, in its page cache
-  std::string why;     // for a person: "local: no server is configured"
+  bool local = false;   // a file system of this machine, in its page cache
+  std::string why;      // for a person: "local: no server is configured"
+  uint64_t device = 0;  // of the folder, if it is not served
 };
 
 class Places {

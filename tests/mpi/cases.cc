@@ -133,6 +133,16 @@ void sequential() {
   char representation[MPI_MAX_DATAREP_STRING];
   MPI_File_get_view(file, &at, &etype, &filetype, representation);
   check(at == 8, "displacement of a sequential file");
+  // What MPI forbids of one: its size, and places that are asked for or given.
+  for (const int code :
+       {MPI_File_set_size(file, 100), MPI_File_preallocate(file, 100),
+        MPI_File_seek_shared(file, 5, MPI_SEEK_SET), MPI_File_get_position_shared(file, &at)}) {
+    int error_class = MPI_SUCCESS;
+    MPI_Error_class(code, &error_class);
+    check(error_class == MPI_ERR_UNSUPPORTED_OPERATION, "a call that a sequential file forbids");
+  }
+  check(MPI_File_get_byte_offset(file, 3, &at) == MPI_SUCCESS && at == 11,
+        "byte offsets, which a sequential file has");
   MPI_File_close(&file);
 }
 
@@ -273,6 +283,27 @@ void far_ahead() {
   MPI_File_close(&file);
 }
 
+// What became of each of many pending calls is known to all, however many have failed since.
+void many_failures() {
+  constexpr int kCalls = 150;
+  const auto bad = [](int call) { return call % 7 == 0; };
+  MPI_File file = open(MPI_COMM_WORLD, path("failures"), kNew);
+  std::vector<MPI_Request> requests(kCalls, MPI_REQUEST_NULL);
+  std::vector<MPI_Status> statuses(kCalls);
+  const char byte = 'x';
+  for (int i = 0; i < kCalls; ++i)
+    MPI_File_iwrite_at_all(file, 2 * i + rank, &byte, bad(i) && rank == 1 ? -1 : 1, MPI_BYTE,
+                           &requests[size_t(i)]);
+  MPI_Barrier(MPI_COMM_WORLD);
+  ::usleep(100000);  // all have ended, and nobody has asked
+  const int code = MPI_Waitall(kCalls, requests.data(), statuses.data());
+  if (rank == 0) check(code == MPI_ERR_IN_STATUS, "Waitall, of calls that failed elsewhere");
+  for (int i = 0; rank == 0 && i < kCalls; ++i)
+    check((statuses[size_t(i)].MPI_ERROR != MPI_SUCCESS) == bad(i),
+          "what became of one of many pending calls");
+  MPI_File_close(&file);
+}
+
 // Of a read that the end of the file cuts short, whole elements come, also of an item that is not
 // whole; and a type may be freed while it is under way.
 void short_conversions() {
@@ -333,6 +364,20 @@ std::string effective(MPI_File file, const char* key) {
   return found ? value : "none";
 }
 
+// Values that are in effect, not those that were wished for.
+void effective_hints() {
+  MPI_Info info = hinted({{"cb_nodes", "100"}});
+  MPI_File file = open(MPI_COMM_WORLD, path("effective"), kNew, info);
+  check(effective(file, "cb_nodes") == "2", "as many aggregators as there are ranks");
+  MPI_File_set_info(file, info);
+  check(effective(file, "cb_nodes") == "2", "the same, said later");
+  MPI_File_close(&file);
+  MPI_Info_free(&info);
+  file = open(MPI_COMM_WORLD, path("effective"), MPI_MODE_RDWR);
+  check(effective(file, "cb_buffer_size") == "1048576", "the buffer of a local file");
+  MPI_File_close(&file);
+}
+
 // Each rank's pieces lie in the holes of the other's; both write again and again, at once.
 void sieved_writes(bool served) {
   MPI_Info info = hinted(
@@ -371,10 +416,15 @@ void all_rules() {
   handlers();
   one_bad_rank();
   opened_again();
+  between_groups();
   collective_requests();
   far_ahead();
+  many_failures();
   short_conversions();
+  external32();
+  registered_representations();
   hints();
+  effective_hints();
   persistent_realms();
   changing_types();
   many_pieces();

@@ -1,4 +1,4 @@
-// What the single rules (cases.cc, cases_exchange.cc, cases_open.cc, cases_together.cc) share.
+// What the single rules (cases.cc and cases_*.cc) share.
 #pragma once
 
 #include <mpi.h>
@@ -25,7 +25,12 @@ constexpr int kNew = MPI_MODE_CREATE | MPI_MODE_RDWR;
 
 // Rules of opening and closing (cases_open.cc).
 void opened_again();
+void between_groups();
 void closed_beside_an_open();
+
+// Rules of data representations (cases_represented.cc).
+void external32();
+void registered_representations();
 
 // Rules of collective calls that go together (cases_together.cc).
 void persistent_realms();

@@ -1,5 +1,6 @@
 // Files that are opened on one communicator, one after the other and at the same time.
 #include <mpi.h>
+#include <unistd.h>
 
 #include <string>
 #include <thread>
@@ -53,6 +54,25 @@ void shared_pointers(MPI_Comm comm) {
   }
 }
 
+// Files that are there, but not the same one on all ranks; and one of two names.
+void different_files(MPI_Comm comm) {
+  const std::string mine = path(rank ? "mine1" : "mine0");
+  check(opens(MPI_COMM_SELF, mine, kNew), "a file of one rank");
+  if (rank == 0) {
+    check(opens(MPI_COMM_SELF, path("common"), kNew), "a file of both");
+    check(::link(path("common").c_str(), path("also").c_str()) == 0, "link");
+  }
+  MPI_Barrier(comm);
+  for (int i = 0; i < 2; ++i) {
+    MPI_File file = MPI_FILE_NULL;
+    int error_class = MPI_SUCCESS;
+    MPI_Error_class(MPI_File_open(comm, mine.c_str(), MPI_MODE_RDWR, MPI_INFO_NULL, &file),
+                    &error_class);
+    check(error_class == MPI_ERR_NOT_SAME && file == MPI_FILE_NULL, "ranks that name two files");
+    check(opens(comm, path(rank ? "common" : "also"), MPI_MODE_RDWR), "one file by two names");
+  }
+}
+
 // On one rank or both; the next open is not touched by it.
 void failed_opens(MPI_Comm comm) {
   check(opens(comm, path("there"), kNew), "a new file");
@@ -72,6 +92,20 @@ void failed_opens(MPI_Comm comm) {
 
 }  // namespace
 
+// Which we do not serve: said on both sides, and nobody waits.
+void between_groups() {
+  MPI_Comm own, between;
+  MPI_Comm_split(MPI_COMM_WORLD, rank, 0, &own);
+  MPI_Intercomm_create(own, 0, MPI_COMM_WORLD, 1 - rank, 7, &between);
+  MPI_File file = MPI_FILE_NULL;
+  int error_class = MPI_SUCCESS;
+  MPI_Error_class(MPI_File_open(between, path("between").c_str(), kNew, MPI_INFO_NULL, &file),
+                  &error_class);
+  check(error_class == MPI_ERR_COMM && file == MPI_FILE_NULL, "an intercommunicator");
+  MPI_Comm_free(&between);
+  MPI_Comm_free(&own);
+}
+
 void opened_again() {
   int key;
   MPI_Comm_create_keyval(copy_attribute, delete_attribute, &key, nullptr);
@@ -80,6 +114,7 @@ void opened_again() {
   MPI_Comm_set_attr(comm, key, &attributes);
   ++attributes;
   shared_pointers(comm);
+  different_files(comm);
   failed_opens(comm);
   MPI_Comm part;  // another order of ranks
   MPI_Comm_split(comm, 0, -rank, &part);

@@ -38,6 +38,18 @@ class Running(JobCase):
                 self.assertIn(f"name it {os.path.realpath(self.data)}/sub/file, or set client.prefix=/forebay", told.err)
                 self.assertIn("no-such-file", told.err)
 
+    def test_a_profiler_sees_the_calls_and_we_serve_them(self):
+        for mpi in MPIS:
+            with self.subTest(mpi):
+                self.need(mpi)
+                tool = os.path.join(os.path.dirname(self.program(f"profiled_{mpi}")), "..", "..", "..", "lib",
+                                    f"libforebay-test-tool-{mpi}.so")
+                self.env.update(LD_PRELOAD=os.path.realpath(tool), FOREBAY_EXPLAIN="1")
+                told = self.run_job(mpi, self.program(f"profiled_{mpi}"), self.path(mpi))
+                self.assertEqual(told.code, 0, told)
+                self.assertIn("the tool saw 1 opens and 1 waits", told.err)
+                self.assertRegex(told.err, "forebay: .*: local: no server is configured")
+
 
 if __name__ == "__main__":
     main()

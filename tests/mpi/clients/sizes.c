@@ -5,6 +5,8 @@
  *   sizes FILE far        a few bytes beyond 2^40
  *   sizes FILE every      every call at every size, and all bytes: many minutes, by hand
  *   sizes FILE forgotten  the plain calls, on a server that forgets: counts only
+ *   sizes FILE registered the plain calls just beyond 2^31, in a representation of the program's
+ * own without functions that convert; takes as much memory
  *
  * Memory is one block that is there many times over, by a datatype that repeats it in place and,
  * for the calls with long counts, by mapping it again and again; so 5 GiB cost a MiB. What was
@@ -30,7 +32,7 @@ enum { kFirstBeyond = 2, kGreatest = 3 };
 static const int64_t kShort = 4 * kBlock;
 
 static int rank;
-static int every, forgotten, short_of_it;
+static int every, forgotten, short_of_it, registered;
 static const char* path;
 static MPI_File file;
 static unsigned char* memory; /* the block, again and again */
@@ -162,7 +164,9 @@ static int wanted(const struct call* call, int size) {
                                        "read_at_all_c"};
   if (every || short_of_it) return 1;
   if (forgotten && size != kGreatest) return 0;
+  if (registered && size != kFirstBeyond) return 0;
   if (strcmp(call->name, "write_at") == 0 || strcmp(call->name, "read_at") == 0) return 1;
+  if (registered) return 0;
   for (int i = 0; i < 4; ++i)
     if (strcmp(call->name, others[i]) == 0) return size == kFirstBeyond;
   return 0;
@@ -290,19 +294,36 @@ static void all_sizes(void) {
   if (with_holes) pthread_join(holes, NULL);
 }
 
+static int as_in_memory(MPI_Datatype type, MPI_Aint* extent, void* state) {
+  int size = 0;
+  const int code = MPI_Type_size(type, &size);
+  *extent = size;
+  (void)state;
+  return code;
+}
+
+static void see_registered(void) {
+  if (MPI_Register_datarep("plain", MPI_CONVERSION_FN_NULL, MPI_CONVERSION_FN_NULL, as_in_memory,
+                           NULL) ||
+      MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "plain", MPI_INFO_NULL))
+    FAIL("a representation of the program's own");
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (argc != 3) FAIL("usage: sizes FILE short|full|far|every|forgotten");
+  if (argc != 3) FAIL("usage: sizes FILE short|full|far|every|forgotten|registered");
   path = argv[1];
   every = strcmp(argv[2], "every") == 0;
   forgotten = strcmp(argv[2], "forgotten") == 0;
   short_of_it = strcmp(argv[2], "short") == 0;
+  registered = strcmp(argv[2], "registered") == 0;
   describe_calls();
   map_memory();
   if (short_of_it) limit_files();
   if (MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file))
     FAIL("open");
+  if (registered) see_registered();
   if (strcmp(argv[2], "far") == 0)
     far_away();
   else

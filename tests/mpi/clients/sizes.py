@@ -30,14 +30,24 @@ class Sizes(JobCase):
         self.serve()
         self.each("far", self.data)
 
-    def test_all_bytes(self):
-        # In memory, which the program frees as it goes: a disk would take minutes.
+    def in_memory(self, how):
+        # Which the program frees as it goes: a disk would take minutes.
         free = os.statvfs("/dev/shm")
         if free.f_bavail * free.f_frsize < 4 << 30:
             self.skipTest("less than 4 GiB free in /dev/shm")
         folder = tempfile.mkdtemp(prefix="forebay-sizes-", dir="/dev/shm")
         self.addCleanup(shutil.rmtree, folder)
-        self.each("full", folder)
+        self.each(how, folder)
+
+    def test_all_bytes(self):
+        self.in_memory("full")
+
+    def test_registered(self):
+        with open("/proc/meminfo") as lines:
+            available = next(int(line.split()[1]) for line in lines if "MemAvailable" in line)
+        if available < 6 << 20:
+            self.skipTest("less than 6 GiB of memory: what is converted is held twice")
+        self.in_memory("registered")
 
     def test_served(self):
         # Nothing is stored, so that it costs no disk.

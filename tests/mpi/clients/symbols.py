@@ -18,12 +18,14 @@ TITLES = {"mpich": "MPICH", "openmpi": "Open MPI"}
 # What is to be known of some functions, by the first that matches.
 NOTES = [
     (r"File_open$", "served; an intercommunicator is MPI_ERR_COMM"),
-    (r"File_(iread|iwrite).*_all", "served; completes in our MPI_Wait and its kind; an error is the "
-                                   "rank's own, not agreed upon"),
+    (r"File_(iread|iwrite).*_all", "served; completes in our MPI_Wait and its kind, when it has ended on "
+                                   "all ranks; an error of one is an error of all"),
     (r"File_(iread|iwrite)", "served; completes in our MPI_Wait and its kind"),
     (r"File_.*_begin", "served; errors are reported by the call that ends it"),
-    (r"File_.*_ordered", "served; the ranks' places are agreed upon by a scan"),
-    (r"File_.*_shared$", "served; the pointer is in the node's memory, or rank 0's arbiter has it"),
+    (r"File_.*_ordered", "served; the ranks agree on their places, on one node in memory that they share, "
+                         "otherwise by a scan"),
+    (r"File_.*_shared$", "served; the pointer is in the node's memory; of ranks on several nodes the file's "
+                         "server has it, or rank 0's arbiter"),
     (r"File_(read|write).*_all", "served; all ranks get the worst error of any"),
     (r"File_set_view", "served; representations native, internal, external32 and registered ones"),
     (r"File_(set|get)_atomicity", "served; by range locks without lock files"),
