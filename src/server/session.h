@@ -204,7 +204,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void admit(wire::RequestMessage&& message, SmallData&& data);
   void repeat(Slot& slot, wire::RequestMessage&& message);
   void begin(wire::RequestMessage&& message, SmallData&& data);
-  Result<void> permit(wire::RequestMessage& message);
+  SmallMemory::Share take_shares(wire::RequestMessage& message, SmallData& data);
+  Result<void> permit(wire::RequestMessage& message, const SmallData& data);
   Result<void> identify(Request& request);
   void note_client(const Once& once);
   void reply(wire::RequestId id, Op op, bool spoken, const Result<Reply>& result, SmallData&& data);

@@ -93,14 +93,14 @@ std::string to_json(const Export& e, const std::vector<SessionStatus>& sessions)
   }
   return fmt::format(
       R"({{"name": {}, "what": {}, "flights": {}, "reservations": {}, "locks": {}, "lock_waits": {}, "leases": {}, "recalls": {}, "errors": {}, "bytes_in": {}, )"
-      R"("bytes_out": {}, "pool": {{"buffer": {}, "buffers": {}, "in_use": {}}}, )"
+      R"("bytes_out": {}, "pool": {{"buffer": {}, "buffers": {}, "in_use": {}}}, "small": {{"bytes": {}, "used": {}}}, )"
       R"("shortcuts": {{"out": {}, "granted": {}, "wanted_back": {}, "use": {}}}, "scheduler": {}, "sieve": {}, "write_behind": {}, "state": {}, {}"ops": {{{}}}}})",
       quoted(e.options.name), quoted(e.options.what), e.flights.get(), e.reservations.held(),
       e.locks.held(), e.locks.waiting(), e.leases->held(), e.leases->waiting(), e.errors.get(),
       e.bytes_in.get(), e.bytes_out.get(), e.pool.buffer_size(),
       e.pool.capacity() + (e.away ? e.away->capacity() : 0),
-      e.pool.in_use() + (e.away ? e.away->in_use() : 0), e.shortcuts.out(),
-      e.shortcuts.granted.get(), e.shortcuts.recalled.get(), to_json(used),
+      e.pool.in_use() + (e.away ? e.away->in_use() : 0), e.small->most(), e.small->used(),
+      e.shortcuts.out(), e.shortcuts.granted.get(), e.shortcuts.recalled.get(), to_json(used),
       to_json(e.store().scheduler()), to_json(e.sieved), to_json(e.store().status()),
       to_json(e.state().status()),
       e.relay ? fmt::format(R"("cluster": {}, )", e.relay->status()) : std::string(), ops_of(e));

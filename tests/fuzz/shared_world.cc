@@ -308,8 +308,8 @@ void SharedWorld::wait_until_empty() {
   std::string status;
   const auto empty = [&] {
     on_loop([&] { status = server_->status(); });
-    for (const char* rest :
-         {R"("sessions": [])", R"("flights": 0)", R"("in_use": 0)", R"("reservations": 0)"}) {
+    for (const char* rest : {R"("sessions": [])", R"("flights": 0)", R"("in_use": 0)",
+                             R"("used": 0)", R"("reservations": 0)"}) {
       if (status.find(rest) == std::string::npos) return false;
     }
     return !memory_ || memory_->open_rights() == 0;
