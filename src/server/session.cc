@@ -252,6 +252,7 @@ void Session::begin(wire::RequestMessage&& message, SmallData&& data) {
   if (message.bad) return reply(id, op, true, std::move(*message.bad), {});
   exported().ops[static_cast<size_t>(op)]->add();
   SmallMemory::Share list_share = take_shares(message, data);
+  parts_.info->ops[static_cast<size_t>(op)].add();
   if (auto permitted = permit(message, data); !permitted) {
     return reply(id, op, true, std::move(permitted).error(), {});
   }

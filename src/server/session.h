@@ -14,6 +14,7 @@
 //     lobby is told. After drop() no Store is called at all.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <map>
@@ -40,6 +41,7 @@ struct SessionInfo {
   uint32_t pid = 0, uid = 0;
   std::atomic<bool> connected{false};
   Counter flights, requests, bytes_in, bytes_out;
+  std::array<Counter, kOpCount> ops;
   Histogram latency;  // of its requests, from arrival to answer, in nanoseconds
 
   // By shortcuts, over the connection of the moment.

@@ -123,6 +123,7 @@ void Session::begin_small(SmallWriteRef w) {
   parts_.info->bytes_in.add(w->data.size());
   exported().bytes_in.add(w->data.size());
   exported().ops[static_cast<size_t>(Op::write)]->add();
+  parts_.info->ops[static_cast<size_t>(Op::write)].add();
   if (auto loss = exported().store().take_loss(id(), w->held->holder.handle)) {
     return tell(w->id, Op::write, true, std::move(*loss), w->held->holder.handle);
   }
