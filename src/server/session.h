@@ -63,9 +63,9 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
     CallerRef caller;       // the peer, as the kernel knows it
     wire::Welcome welcome;  // what every connection of this session is told
     bool relayed = false;   // another server, for its clients: about files that live here
-    // Tells the lobby, from this loop, that the session cannot be resumed any more, and then that
-    // nothing of it is left.
-    enum class News { ended, gone };
+    // Tells the lobby, from this loop, that the session cannot be resumed any more; that it only
+    // keeps rights, for a while, if it does; and then that nothing of it is left.
+    enum class News { ended, keeps_rights, gone };
     Callback<void(News)> tell;
   };
   explicit Session(Parts parts);
@@ -75,7 +75,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   // `connection` alone and returns false if the session has ended meanwhile.
   bool attach(std::unique_ptr<Connection>& connection, bool resumed);
 
-  // The server stops: begins nothing more, answers what has begun, says goodbye, ends.
+  // The server stops: begins nothing more, answers what has begun, says goodbye, ends. One that has
+  // ended keeps its rights no longer.
   void stop();
   void stop_now();  // without waiting for anything
   void drop();      // a crash: lets go of everything at once, tells nobody
