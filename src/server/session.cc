@@ -249,10 +249,11 @@ void Session::repeat(Slot& slot, wire::RequestMessage&& message) {
 void Session::begin(wire::RequestMessage&& message, SmallData&& data) {
   const wire::RequestId id = message.id;
   const Op op = message.request.op;
+  const Handle file = op == Op::shortcut ? message.request.handle : Handle();
   if (message.bad) return reply(id, op, true, std::move(*message.bad), {});
   exported().ops[static_cast<size_t>(op)]->add();
-  SmallMemory::Share list_share = take_shares(message, data);
   parts_.info->ops[static_cast<size_t>(op)].add();
+  SmallMemory::Share list_share = take_shares(message, data);
   if (auto permitted = permit(message, data); !permitted) {
     return reply(id, op, true, std::move(permitted).error(), {});
   }
@@ -263,11 +264,12 @@ void Session::begin(wire::RequestMessage&& message, SmallData&& data) {
   }
   if (!message.request.once.empty()) note_client(message.request.once);
   const auto flight = Flight::make(shared_from_this(), std::move(message), std::move(data));
-  slots_[id.slot].flight = flight;
   flight->list_share = std::move(list_share);
+  slots_[id.slot].flight = flight;
   flights_changed(+1);
   eager_used_ += flight->eager_bytes;
   arm_sweep();
+  if (op == Op::shortcut) note_writes(file);
   if (small_ > 0) issue_small();
   flight->start();
 }
@@ -282,8 +284,6 @@ void Session::note_client(const Once& once) {
     client_.sequence = 2;
 }
 
-// May the request be begun at all?
-Result<void> Session::permit(wire::RequestMessage& message, const SmallData& data) {
 // What a small read takes, if there is enough left, in `data`; and what the list takes that came
 // with the request, or else it is pulled again when its memory is charged against the pool.
 SmallMemory::Share Session::take_shares(wire::RequestMessage& message, SmallData& data) {
@@ -306,6 +306,8 @@ SmallMemory::Share Session::take_shares(wire::RequestMessage& message, SmallData
   return {};
 }
 
+// May the request be begun at all?
+Result<void> Session::permit(wire::RequestMessage& message, const SmallData& data) {
   if (auto known = identify(message.request); !known) return known;
   if (auto good = check_arguments(message.request); !good) return good;
   if (message.list_blocks != 0 && (message.request.flags & kFlagAppend) != 0) {

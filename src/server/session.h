@@ -113,6 +113,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   // The memory that the client of this connection shares; null: none.
   const std::shared_ptr<SharedRegion>& region() const { return region_; }
   Shortcuts& shortcuts() { return shortcuts_; }
+  // Had it small writes of the file under way when it asked for the shortcut?
+  bool amid_writes() const { return amid_writes_; }
   void shortcut_ended() { leave_if_drained(); }
   // The most that moves in one frame: what both sides have agreed on.
   uint32_t chunk() const { return parts_.welcome.chunk; }
@@ -227,6 +229,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void not_written(const SmallWrite& w);
   void issue_small();
   void forget_small(Slot& slot);
+  void note_writes(const Handle& file);
 
   // Life (session_life.cc)
   template <class Fn>
@@ -276,6 +279,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   std::vector<Slot> slots_;
   unsigned flights_ = 0;  // and small writes
   unsigned small_ = 0;    // of those
+  bool amid_writes_ = false;
   unsigned zombies_ = 0;  // answered or aborted, but still with the Store
   uint64_t eager_used_ = 0;
   struct Hash {

@@ -197,6 +197,12 @@ void Session::issue_small() {
   }
 }
 
+void Session::note_writes(const Handle& file) {
+  amid_writes_ = std::ranges::any_of(slots_, [&](const Slot& slot) {
+    return slot.small && slot.small->held->holder.handle == file;
+  });
+}
+
 void Session::forget_small(Slot& slot) {
   eager_used_ -= slot.small->data.size();
   slot.small.reset();
