@@ -148,7 +148,9 @@ int fb_close(fb_file* file);
 //   write_behind  on, off: may writes be acknowledged before they are in the file system, until the
 //                 next fb_fsync or fb_close? Without the hint only if the export is configured so;
 //                 on has no effect if the export does not allow it. An error of such a write is
-//                 reported once, by a later call on the file or by fb_fsync or fb_close.
+//                 reported once, by a later call on the file or by fb_fsync or fb_close. Writes of
+//                 clients on the server's own node to a local file system are not kept (nor
+//                 acknowledged early): its page cache does the same for less.
 int fb_set_hint(fb_file* file, const char* key, const char* value);
 
 int fb_fstat(fb_file* file, fb_attr* attr);

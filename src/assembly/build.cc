@@ -244,7 +244,11 @@ Result<AuthKeyRef> load_key(const std::string& key_file) {
 RemoteRuntime real_runtime(const AuthKeyRef& key, uint64_t shared_memory, uint64_t lent) {
   RemoteRuntime runtime;
   if (shared_memory > 0) runtime.lent = lent;
-  runtime.make_loop = [] { return std::make_unique<EpollLoop>(); };
+  runtime.make_loop = [] {
+    auto loop = std::make_unique<EpollLoop>();
+    loop->guard();
+    return loop;
+  };
   SocketOptions options;
   options.shared_area = shared_memory / 4_KiB * 4_KiB;
   options.key = key;

@@ -334,8 +334,10 @@ Result<void> Session::send_stream(Flight& flight, const wire::Pull& pull) {
 }
 
 Result<void> Session::send_list(Flight& flight, const wire::Pull& pull) {
-  const auto blocks = flight.list.blocks();
-  if (flight.message.list_blocks == 0 || pull.position % wire::kBlockBytes != 0 ||
+  // The server may pull what came with the request, if it has not kept that.
+  const wire::RequestMessage& m = flight.message;
+  const auto blocks = m.list_blocks == 0 ? m.request.file.blocks() : flight.list.blocks();
+  if (!is_transfer(m.request.op) || pull.position % wire::kBlockBytes != 0 ||
       pull.length % wire::kBlockBytes != 0 ||
       !within(pull.position, pull.length, blocks.size() * wire::kBlockBytes)) {
     return broken("a pull of a list that there is not");

@@ -13,9 +13,12 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "core/assert.h"
+#include "core/log.h"
+#include "loop/marked.h"
 #include "loop/spin.h"
 #include "loop/timer_queue.h"
 
@@ -47,6 +50,9 @@ constexpr unsigned kSleepsWithoutFetch = 64;
 // Longer delays are cut to this, so that sums of times do not overflow.
 constexpr Duration kLongest = std::chrono::hours(24 * 365);
 
+// A guarded loop looks so often whether its descriptors are still its own, if nothing comes.
+constexpr Duration kGuardEvery = std::chrono::seconds(1);
+
 int checked(int result, const char* what) {
   if (result < 0) throw std::system_error(errno, std::generic_category(), what);
   return result;
@@ -61,8 +67,16 @@ int milliseconds(Duration wait) {
 }  // namespace
 
 struct EpollLoop::Impl {
-  const int epoll = checked(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
-  const int bell = checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd");
+  int epoll = -1;
+  int bell = -1;  // changes under the mutex
+  bool guarded = false;
+  std::atomic<bool> lost{false};  // descriptors are not ours any more
+  Time guarded_at{};
+  struct Watched {
+    int fd = -1;
+    uint32_t events = 0;
+  };
+  std::unordered_map<Ready*, Watched> watched;
   SteadyClock clock;
   TimerQueue timers;
   Spin spin;
@@ -96,6 +110,12 @@ struct EpollLoop::Impl {
 
   Impl();
   ~Impl();
+  void open_own();
+  void close_own() const;
+  bool owns(int fd) const { return !guarded || is_marked(fd); }
+  bool add(int fd, uint32_t events, Ready* ready, int how) const;
+  void look_at_own();
+  void repair();
   bool run_timers();
   bool run_posted();
   bool look(Duration most);
@@ -113,14 +133,60 @@ struct EpollLoop::Impl {
 };
 
 EpollLoop::Impl::Impl() {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  checked(::epoll_ctl(epoll, EPOLL_CTL_ADD, bell, &event), "epoll_ctl");
+  open_own();
 }
 
 EpollLoop::Impl::~Impl() {
-  ::close(bell);
-  ::close(epoll);
+  close_own();
+}
+
+void EpollLoop::Impl::open_own() {
+  epoll = checked(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
+  bell = checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd");
+  checked(add(bell, EPOLLIN, nullptr, EPOLL_CTL_ADD) ? 0 : -1, "epoll_ctl");
+  if (guarded) guarded = mark_descriptor(epoll) && mark_descriptor(bell);
+}
+
+void EpollLoop::Impl::close_own() const {
+  for (const int fd : {bell, epoll}) {
+    if (owns(fd)) ::close(fd);
+  }
+}
+
+bool EpollLoop::Impl::add(int fd, uint32_t events, Ready* ready, int how) const {
+  epoll_event event{};
+  event.events = events;
+  event.data.ptr = ready;
+  return ::epoll_ctl(epoll, how, fd, &event) == 0;
+}
+
+// The epoll each time, because by its number there might be another one; the rest now and then.
+void EpollLoop::Impl::look_at_own() {
+  bool all = !lost.load() && owns(epoll);
+  if (all && clock.now() - guarded_at >= kGuardEvery) {
+    guarded_at = clock.now();
+    all = owns(bell) &&
+          std::ranges::all_of(watched, [&](const auto& one) { return owns(one.second.fd); });
+  }
+  if (!all) repair();
+}
+
+void EpollLoop::Impl::repair() {
+  log::warn("this program has closed descriptors of forebay's, which are made anew");
+  {
+    std::lock_guard lock(mutex);
+    lost.store(false);
+    close_own();
+    open_own();
+  }
+  fetched = delivered = 0;
+  std::vector<Ready*> gone;
+  for (const auto& [ready, at] : watched) {
+    if (!owns(at.fd) || !add(at.fd, at.events, ready, EPOLL_CTL_ADD)) gone.push_back(ready);
+  }
+  for (Ready* const ready : gone) {
+    if (watched.erase(ready) > 0) ready->lost();  // unless one before has ended it
+  }
 }
 
 bool EpollLoop::Impl::run_timers() {
@@ -161,6 +227,7 @@ Duration EpollLoop::Impl::until_next_timer(Duration most) {
 // Lets descriptors have what they are ready for, waiting for it if there is nothing.
 bool EpollLoop::Impl::look(Duration most) {
   turns_without_look = 0;
+  if (guarded) look_at_own();
   Duration wait = until_next_timer(most);
   bool came = false;
   if (wait > Spin::kLongest && spin.due(clock.now())) {
@@ -279,9 +346,12 @@ bool EpollLoop::Impl::sleep_on_memory(Duration& wait) {
 }
 
 int EpollLoop::Impl::fetch(Duration wait) {
+  // Closing an epoll does not wake whoever waits for it.
+  if (guarded) wait = std::min(wait, kGuardEvery);
   const int n =
       ::epoll_wait(epoll, events.data(), static_cast<int>(events.size()), milliseconds(wait));
-  FOREBAY_ASSERT(n >= 0 || errno == EINTR, std::strerror(errno));
+  if (n < 0 && guarded && errno != EINTR) lost.store(true);
+  FOREBAY_ASSERT(n >= 0 || guarded || errno == EINTR, std::strerror(errno));
   return std::max(n, 0);
 }
 
@@ -295,7 +365,7 @@ bool EpollLoop::Impl::deliver() {
       ran = true;
     } else if (uint64_t rung; event.events == EPOLLIN) {
       // The bell, or a descriptor that is watched no more: emptying the bell is harmless.
-      [[maybe_unused]] const ssize_t n = ::read(bell, &rung, sizeof rung);
+      [[maybe_unused]] const ssize_t n = owns(bell) ? ::read(bell, &rung, sizeof rung) : 0;
     }
   }
   fetched = delivered = 0;
@@ -307,7 +377,9 @@ bool EpollLoop::Impl::deliver() {
 void EpollLoop::Impl::ring() {
   const uint64_t one = 1;
   if (waiting.exchange(false)) {
-    [[maybe_unused]] const ssize_t n = ::write(bell, &one, sizeof one);
+    const bool ours = owns(bell);
+    if (!ours) lost.store(true);
+    [[maybe_unused]] const ssize_t n = ours ? ::write(bell, &one, sizeof one) : 0;
     if (sleeper) sleeper->interrupt();
   }
 }
@@ -377,11 +449,24 @@ bool EpollLoop::run_one(Duration most) {
 }
 
 void EpollLoop::watch(int fd, uint32_t events, Ready& ready, bool known) {
-  epoll_event event{};
-  event.events = events;
-  event.data.ptr = &ready;
-  const int done = ::epoll_ctl(impl_->epoll, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
-  FOREBAY_ASSERT(done == 0, std::strerror(errno));
+  Impl& m = *impl_;
+  if (m.guarded) m.watched[&ready] = {fd, events};
+  const bool done = m.owns(m.epoll) && m.owns(fd) &&
+                    m.add(fd, events, &ready, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD);
+  if (!done && m.guarded) return m.lost.store(true);  // it is told when the loop looks next
+  FOREBAY_ASSERT(done, std::strerror(errno));
+}
+
+void EpollLoop::guard() {
+  impl_->guarded = mark_descriptor(impl_->epoll) && mark_descriptor(impl_->bell);
+}
+
+void EpollLoop::adopt(int fd) const {
+  if (impl_->guarded) mark_descriptor(fd);
+}
+
+bool EpollLoop::owns(int fd) const {
+  return impl_->owns(fd);
 }
 
 void EpollLoop::share_core() {
@@ -420,7 +505,8 @@ void EpollLoop::forget(Poller& poller) {
 }
 
 void EpollLoop::unwatch(int fd, Ready& ready) {
-  ::epoll_ctl(impl_->epoll, EPOLL_CTL_DEL, fd, nullptr);
+  impl_->watched.erase(&ready);
+  if (impl_->owns(impl_->epoll)) ::epoll_ctl(impl_->epoll, EPOLL_CTL_DEL, fd, nullptr);
   for (int i = impl_->delivered; i < impl_->fetched; ++i) {
     epoll_event& event = impl_->events[static_cast<size_t>(i)];
     if (event.data.ptr == &ready) event.data.ptr = nullptr, event.events = 0;

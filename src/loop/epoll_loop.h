@@ -38,6 +38,8 @@ class EpollLoop final : public Loop {
   class Ready {
    public:
     virtual void ready(uint32_t events) = 0;  // EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP
+    // The descriptor is not ours any more (guard()), and not watched.
+    virtual void lost() {}
 
    protected:
     ~Ready() = default;
@@ -46,6 +48,13 @@ class EpollLoop final : public Loop {
   // even for events that have been fetched.
   void watch(int fd, uint32_t events, Ready& ready, bool known);
   void unwatch(int fd, Ready& ready);
+
+  // For a loop in somebody else's program, which may close descriptors that it does not know
+  // (marked.h). The loop's own are then made anew, and whoever watches one that is gone is told so,
+  // within about a second. Before anything is watched.
+  void guard();
+  void adopt(int fd) const;  // marks it, if the loop is guarded
+  bool owns(int fd) const;   // what was adopted: is it still that?
 
   // One whose news comes through memory, not through a descriptor: it is looked at in every turn
   // while it is lively. Before the loop sleeps, and when nothing has come for many turns, it is

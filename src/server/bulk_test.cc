@@ -398,5 +398,97 @@ TEST(Pool, ListsAndDataTogether) {
       1000s));
 }
 
+// However many small reads there are at once: those that find no room on the heap go through the
+// pool, and none of them waits for one that holds memory already.
+TEST(SmallMemory, SmallReadsAreBoundedWhoeverAsks) {
+  constexpr uint64_t kSize = 8_KiB;
+  ExportOptions o = SimServer::unmerged();
+  o.small = 32 * kSize;
+  SimServer sim(test_seed(), SimServer::generous(), o);
+  std::vector<std::unique_ptr<RawClient>> clients;
+  std::vector<OpenFile> files;
+  const std::string data = pattern(7, 64 * kSize);
+  for (int i = 0; i < 10; ++i) {
+    clients.push_back(sim.client(numbered("c", i)));
+    files.push_back(create(*clients.back(), "f"));
+  }
+  ASSERT_EQ(clients[0]
+                ->call(data_request(Op::write, files[0], range(0, data.size())), data)
+                ->reply()
+                .count,
+            data.size());
+  sim.store->add({.op = Op::read, .action = FaultRule::Action::hold});
+  std::vector<RawClient::CallRef> calls;
+  for (uint64_t k = 0; k < 64; ++k) {
+    for (size_t i = 0; i < clients.size(); ++i) {
+      calls.push_back(clients[i]->send(data_request(Op::read, files[i], range(k * kSize, kSize))));
+    }
+  }
+  sim.loop.run_until([] { return false; }, 1s);
+  EXPECT_GE(sim.store->held(), 32u);
+  EXPECT_LE(sim.store->held(), 32 + o.pool / o.chunk);  // each holds its memory
+  clients[3]->hang_up();  // what it held goes back, whether it comes again or not
+  sim.store->clear();
+  const bool through = sim.loop.run_until(
+      [&] {
+        sim.store->release();
+        return std::ranges::all_of(calls, [&](const auto& call) { return call->done(); }) ||
+               std::ranges::all_of(
+                   clients, [&](auto& c) { return &c == &clients[3] || c->unanswered().empty(); });
+      },
+      1000s);
+  ASSERT_TRUE(through);
+  for (size_t n = 0; n < calls.size(); ++n) {
+    if (n % clients.size() == 3) continue;
+    EXPECT_EQ(calls[n]->in, data.substr(n / clients.size() * kSize, kSize));
+  }
+  EXPECT_NE(sim.server->status().find(R"("used": 0)"), std::string::npos);
+}
+
+// Nor do the lists that come with requests.
+TEST(SmallMemory, ShortListsAreBoundedAndPulledAgain) {
+  const uint64_t seed = test_seed();
+  std::mt19937_64 random(seed);
+  ExportOptions o = SimServer::unmerged();
+  o.small = 40000;  // some six lists of 200 extents
+  SimServer sim(seed, SimServer::generous(), o);
+  std::vector<std::unique_ptr<RawClient>> clients;
+  std::vector<RawClient::CallRef> calls;
+  std::vector<OpenFile> files;
+  std::vector<std::string> oracles(5);
+  for (int i = 0; i < 5; ++i) {
+    clients.push_back(sim.client(numbered("c", i)));
+    files.push_back(create(*clients.back(), numbered("f", i)));
+  }
+  sim.store->add({.op = Op::write, .action = FaultRule::Action::hold});
+  for (int k = 0; k < 20; ++k) {
+    for (size_t i = 0; i < clients.size(); ++i) {
+      const Extents list =
+          *Extents::make(random_list(random, 200, 40000), {{1 + random() % 2, 50000}});
+      const std::string data = pattern(random(), list.total().value);
+      calls.push_back(
+          clients[i]->send(data_request(Op::write, files[i], list), data, random() % 2));
+      apply(oracles[i], list, data);
+    }
+  }
+  sim.store->clear();
+  ASSERT_TRUE(sim.loop.run_until(
+      [&] {
+        sim.store->release();
+        return std::ranges::all_of(calls, [](const auto& call) { return call->done(); });
+      },
+      1000s));
+  unsigned pulled = 0;
+  for (const auto& call : calls) {
+    EXPECT_EQ(call->error(), 0);
+    pulled += !call->list.empty();
+  }
+  EXPECT_GT(pulled, 50u);
+  for (size_t i = 0; i < clients.size(); ++i) {
+    EXPECT_EQ(read_back(*clients[i], files[i], 100000), oracles[i]);
+  }
+  EXPECT_NE(sim.server->status().find(R"("used": 0)"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace forebay::server

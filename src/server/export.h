@@ -24,6 +24,7 @@
 #include "server/shared_state.h"
 #include "server/shortcuts.h"
 #include "server/sieved_store.h"
+#include "server/small_memory.h"
 #include "server/small_writes.h"
 #include "store/store.h"
 
@@ -44,6 +45,7 @@ class Export : public std::enable_shared_from_this<Export> {
   BufferPool pool;
   const std::unique_ptr<BufferPool> away;  // as large; null: it relays nothing
   BufferPool& pool_for(bool here);
+  const std::shared_ptr<SmallMemory> small;
   ReservationTable reservations;
   RightHolders holders;
   LockTable locks{options.lock_marker, options.lock_grace};

@@ -39,10 +39,9 @@ bool takes_read_lease(const Request& r) {
 }  // namespace
 
 std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session,
-                                     wire::RequestMessage&& message, SmallData&& eager) {
+                                     wire::RequestMessage&& message, SmallData&& data) {
   const bool bulk_write = message.request.op == Op::write && !message.eager && message.total > 0;
-  const bool bulk_read =
-      message.request.op == Op::read && message.total > session->options().eager_max;
+  const bool bulk_read = message.request.op == Op::read && message.total > 0 && !data.share;
   // What the client can still write to must not go on to another server, whose frames are sealed.
   if (message.place != wire::kNoArea && session->lives_here(message.request.handle)) {
     auto lent = session->lent();
@@ -65,7 +64,7 @@ std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session,
   if (NameFlight::takes(message.request)) {
     return std::make_shared<NameFlight>(std::move(session), std::move(message));
   }
-  return std::make_shared<CallFlight>(std::move(session), std::move(message), std::move(eager));
+  return std::make_shared<CallFlight>(std::move(session), std::move(message), std::move(data));
 }
 
 Flight::Flight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
@@ -487,6 +486,7 @@ void Flight::release() {
   list_.reset();
   charge_.reset();
   request_.file = Extents();
+  list_share.release();
   if (const auto held = std::exchange(presented_, nullptr)) session_->end_use(*held);
 }
 
@@ -543,7 +543,8 @@ Result<void> Flight::vouched() {
 void CallFlight::begin() {
   if (op_info(op).kind == OpKind::shared) return begin_shared();
   if (op == Op::read) {
-    data_ = {std::make_unique_for_overwrite<std::byte[]>(total_), static_cast<uint32_t>(total_)};
+    data_.bytes = std::make_unique_for_overwrite<std::byte[]>(total_);
+    data_.size = static_cast<uint32_t>(total_);
   }
   if (is_transfer(op)) request_.memory = Memory::of(data_.span());
   if (op == Op::open || op == Op::create) {

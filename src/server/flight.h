@@ -45,16 +45,18 @@ inline constexpr size_t kMaxPieces = 8192;
 
 class Flight : public std::enable_shared_from_this<Flight> {
  public:
-  // `eager` is the payload of an eager write. The request is checked; its caller is set.
+  // `data` is the payload of an eager write, or the share of a small read that is to have one. The
+  // request is checked; its caller is set.
   static std::shared_ptr<Flight> make(std::shared_ptr<Session> session,
-                                      wire::RequestMessage&& message, SmallData&& eager);
+                                      wire::RequestMessage&& message, SmallData&& data);
   virtual ~Flight() = default;
   Flight(const Flight&) = delete;
 
   const wire::RequestId id;
   const Op op;
-  bool spoken = true;        // invariant 3; the session's to change
-  uint32_t eager_bytes = 0;  // credit that it holds
+  bool spoken = true;             // invariant 3; the session's to change
+  uint32_t eager_bytes = 0;       // credit that it holds
+  SmallMemory::Share list_share;  // of a list that came with it
 
   void start();
 

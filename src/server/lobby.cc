@@ -198,19 +198,51 @@ Result<uint64_t> Lobby::find_or_make(const Peer& peer, const wire::Hello& hello,
   return make_session(peer, hello, *version);
 }
 
-Result<void> Lobby::room_for(const Peer& peer) const {
-  if (sessions_.size() >= options_->sessions) {
-    return Error(EUSERS, fmt::format("{} serves {} sessions, and no more", options_->name,
-                                     sessions_.size()));
+Lobby::Count Lobby::count(uint32_t uid, bool resumable) const {
+  Count n;
+  for (const auto& [id, record] : sessions_) {
+    if (record.resumable != resumable) continue;
+    ++n.all;
+    n.of_user += record.caller->uid == uid;
   }
-  const unsigned most = options_->only_this_user ? 0 : options_->sessions_per_user;
-  const auto same_user = [&](const auto& one) {
-    return one.second.caller->uid == peer.caller->uid;
-  };
-  if (most == 0 || std::ranges::count_if(sessions_, same_user) < most) return {};
+  return n;
+}
+
+// 0: as many as there are.
+unsigned Lobby::most_of_user() const {
+  return options_->only_this_user ? 0 : options_->sessions_per_user;
+}
+
+Result<void> Lobby::room_for(const Peer& peer) const {
+  const Count now = count(peer.caller->uid, true), ended = count(peer.caller->uid, false);
+  if (now.all >= options_->sessions || ended.all / 2 >= options_->sessions) {
+    return Error(EUSERS, fmt::format("{} serves {} sessions, and no more{}", options_->name,
+                                     options_->sessions,
+                                     now.all >= options_->sessions
+                                         ? ""
+                                         : "; too many that have ended wait for the back end"));
+  }
+  const unsigned most = most_of_user();
+  if (most == 0 || (now.of_user < most && ended.of_user / 2 < most)) return {};
   return Error(EUSERS, fmt::format("user {} has {} sessions with {}, and may have no more "
                                    "(server.sessions_per_user)",
                                    peer.caller->uid, most, options_->name));
+}
+
+// One has ended. What it has opened is kept for its children only.
+void Lobby::close_oldest_rights(uint32_t uid) {
+  const Count ended = count(uid, false);
+  const bool many = ended.all > options_->sessions;
+  const bool many_of_user = most_of_user() != 0 && ended.of_user > most_of_user();
+  if (!many && !many_of_user) return;
+  Record* oldest = nullptr;
+  for (auto& [id, record] : sessions_) {
+    if (!record.keeps_rights || (!many && record.caller->uid != uid)) continue;
+    if (!oldest || record.ended < oldest->ended) oldest = &record;
+  }
+  if (!oldest) return;
+  oldest->keeps_rights = false;
+  oldest->session->loop().post([session = oldest->session] { session->stop(); });
 }
 
 Result<uint64_t> Lobby::make_session(const Peer& peer, const wire::Hello& hello, uint16_t version) {
@@ -295,9 +327,13 @@ void Lobby::seat_again(std::unique_ptr<Connection> connection, wire::Hello hello
 void Lobby::hear(uint64_t id, Session::Parts::News news) {
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return;
-  found->second.resumable = false;
-  if (news != Session::Parts::News::gone) return;
-  eager_left_ += found->second.eager;
+  Record& record = found->second;
+  if (std::exchange(record.resumable, false)) record.ended = ++ends_;
+  using News = Session::Parts::News;
+  record.keeps_rights = news == News::keeps_rights;
+  if (news != News::ended) eager_left_ += std::exchange(record.eager, 0);
+  if (news == News::keeps_rights) return close_oldest_rights(record.caller->uid);
+  if (news != News::gone) return;
   sessions_.erase(found);
   stopped_if_empty();
 }

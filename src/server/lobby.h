@@ -8,6 +8,9 @@
 //  1. `sessions_` holds a session until nothing of it is left (News::gone); it can be resumed until
 //     it has ended.
 //  2. `eager_left_` and the eager credits of the sessions add up to eager_total.
+//  3. Sessions that have ended take nobody's place. If there are more of them than there may be
+//     sessions, of a user too, the oldest ones' rights are closed. If there are twice as many,
+//     because a Store does not answer, there is no place for new sessions.
 #pragma once
 
 #include <map>
@@ -48,6 +51,8 @@ class Lobby : public std::enable_shared_from_this<Lobby> {
     uint32_t eager = 0;
     bool resumable = true;
     bool relayed = false;
+    uint64_t ended = 0;         // of those that have: in which order
+    bool keeps_rights = false;  // and does nothing else
   };
 
   Result<void> welcome_peer(const Peer& peer, const wire::Hello& hello) const;
@@ -58,6 +63,12 @@ class Lobby : public std::enable_shared_from_this<Lobby> {
   Result<uint64_t> make_session(const Peer& peer, const wire::Hello& hello, uint16_t version);
   Result<std::shared_ptr<Export>> find_export(const std::string& name) const;
   Result<void> room_for(const Peer& peer) const;
+  struct Count {
+    size_t all = 0, of_user = 0;
+  };
+  Count count(uint32_t uid, bool resumable) const;
+  unsigned most_of_user() const;
+  void close_oldest_rights(uint32_t uid);
   bool may_resume(const Record& record, const Peer& peer, const wire::Hello& hello) const;
   void seat(std::unique_ptr<Connection> connection, uint64_t id, bool resumed, wire::Hello hello);
   void seat_again(std::unique_ptr<Connection> connection, wire::Hello hello);
@@ -80,6 +91,7 @@ class Lobby : public std::enable_shared_from_this<Lobby> {
   uint64_t next_guest_ = 1;
   std::map<uint64_t, Record> sessions_;
   uint64_t next_session_ = 1;
+  uint64_t ends_ = 0;
   size_t next_worker_ = 0;
   uint64_t eager_left_;
   bool stopping_ = false;

@@ -193,6 +193,8 @@ class RawClient final : public ConnectionHandler {
     ++call.pulls;
     std::span<const std::byte> from = bytes_of(call.data);
     if (pull.part == wire::Part::list) {
+      const auto inside = call.message.request.file.blocks();
+      if (call.list.empty()) call.list.assign(inside.begin(), inside.end());
       raw_.emplace_back(call.list.size() * wire::kBlockBytes, '\0');
       wire::encode_blocks(call.list, std::as_writable_bytes(std::span(raw_.back())));
       from = bytes_of(raw_.back());

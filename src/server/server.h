@@ -82,10 +82,11 @@ struct StateOptions {
 
 struct ExportOptions {
   std::string name;
-  std::string what;        // for people: "posix /scratch"
-  uint64_t pool = 64_MiB;  // buffers for bulk data
-  uint64_t chunk = 1_MiB;  // one buffer, one data frame, one call of the Store
-  unsigned in_flight = 4;  // chunks of one request under way at most, unless the pipeline is none
+  std::string what;         // for people: "posix /scratch"
+  uint64_t pool = 64_MiB;   // buffers for bulk data
+  uint64_t chunk = 1_MiB;   // one buffer, one data frame, one call of the Store
+  uint64_t small = 16_MiB;  // beside it: for small reads and short lists, until the pool takes them
+  unsigned in_flight = 4;   // chunks of one request under way at most, unless the pipeline is none
   Pipeline pipeline = Pipeline::parallel;
   SchedulerOptions scheduler = {};
   SieveOptions sieve = {};

@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kMaxRights = 65536;           // of one session; EMFILE beyond
 constexpr size_t kMaxRelayedRights = 1 << 20;  // of another server's clients
+constexpr size_t kFewBlocks = 16;              // of a list that nobody counts
 constexpr size_t kSinkBytes = 64 * 1024;
 
 // What changes something must not be done twice. The rest is done again rather than remembered: it
@@ -248,9 +249,12 @@ void Session::repeat(Slot& slot, wire::RequestMessage&& message) {
 void Session::begin(wire::RequestMessage&& message, SmallData&& data) {
   const wire::RequestId id = message.id;
   const Op op = message.request.op;
+  const Handle file = op == Op::shortcut ? message.request.handle : Handle();
   if (message.bad) return reply(id, op, true, std::move(*message.bad), {});
   exported().ops[static_cast<size_t>(op)]->add();
-  if (auto permitted = permit(message); !permitted) {
+  parts_.info->ops[static_cast<size_t>(op)].add();
+  SmallMemory::Share list_share = take_shares(message, data);
+  if (auto permitted = permit(message, data); !permitted) {
     return reply(id, op, true, std::move(permitted).error(), {});
   }
   if (op_info(op).kind == OpKind::data && op != Op::commit) {
@@ -260,10 +264,12 @@ void Session::begin(wire::RequestMessage&& message, SmallData&& data) {
   }
   if (!message.request.once.empty()) note_client(message.request.once);
   const auto flight = Flight::make(shared_from_this(), std::move(message), std::move(data));
+  flight->list_share = std::move(list_share);
   slots_[id.slot].flight = flight;
   flights_changed(+1);
   eager_used_ += flight->eager_bytes;
   arm_sweep();
+  if (op == Op::shortcut) note_writes(file);
   if (small_ > 0) issue_small();
   flight->start();
 }
@@ -278,8 +284,30 @@ void Session::note_client(const Once& once) {
     client_.sequence = 2;
 }
 
+// What a small read takes, if there is enough left, in `data`; and what the list takes that came
+// with the request, or else it is pulled again when its memory is charged against the pool.
+SmallMemory::Share Session::take_shares(wire::RequestMessage& message, SmallData& data) {
+  const std::shared_ptr<SmallMemory>& small = exported().small;
+  Request& r = message.request;
+  if (!is_transfer(r.op)) return {};
+  const bool lent = message.place != wire::kNoArea && lives_here(r.handle);
+  if (r.op == Op::read && !lent && message.total <= options().eager_max) {
+    data.share = SmallMemory::take(small, message.total);
+  }
+  const size_t blocks = r.file.blocks().size();
+  const uint64_t bytes = blocks * wire::kBlockBytes;
+  if (blocks <= kFewBlocks || bytes > exported().pool.max_charge()) return {};
+  auto share = SmallMemory::take(small, 2 * bytes);  // once more in its reservation
+  if (share) return share;
+  message.list_blocks = blocks;
+  message.list_bounds = r.file.bounds();
+  message.list_loops.assign(r.file.loops().begin(), r.file.loops().end());
+  r.file = Extents();
+  return {};
+}
+
 // May the request be begun at all?
-Result<void> Session::permit(wire::RequestMessage& message) {
+Result<void> Session::permit(wire::RequestMessage& message, const SmallData& data) {
   if (auto known = identify(message.request); !known) return known;
   if (auto good = check_arguments(message.request); !good) return good;
   if (message.list_blocks != 0 && (message.request.flags & kFlagAppend) != 0) {
@@ -299,7 +327,7 @@ Result<void> Session::permit(wire::RequestMessage& message) {
   // Small data is with the Store at once; what waits for its client must not hold others up unless
   // it may. And a right that is presented for the first time is remembered, so it must be one.
   if (message.list_blocks != 0 || message.place != wire::kNoArea ||
-      (!message.eager && message.total > options().eager_max) ||
+      (!message.eager && !data.share && message.total > 0) ||
       (is_transfer(message.request.op) && !holds(message.request))) {
     if (auto good = exported().store().admits(message.request); !good) return good;
   }

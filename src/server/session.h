@@ -14,6 +14,7 @@
 //     lobby is told. After drop() no Store is called at all.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <map>
@@ -40,6 +41,7 @@ struct SessionInfo {
   uint32_t pid = 0, uid = 0;
   std::atomic<bool> connected{false};
   Counter flights, requests, bytes_in, bytes_out;
+  std::array<Counter, kOpCount> ops;
   Histogram latency;  // of its requests, from arrival to answer, in nanoseconds
 
   // By shortcuts, over the connection of the moment.
@@ -61,9 +63,9 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
     CallerRef caller;       // the peer, as the kernel knows it
     wire::Welcome welcome;  // what every connection of this session is told
     bool relayed = false;   // another server, for its clients: about files that live here
-    // Tells the lobby, from this loop, that the session cannot be resumed any more, and then that
-    // nothing of it is left.
-    enum class News { ended, gone };
+    // Tells the lobby, from this loop, that the session cannot be resumed any more; that it only
+    // keeps rights, for a while, if it does; and then that nothing of it is left.
+    enum class News { ended, keeps_rights, gone };
     Callback<void(News)> tell;
   };
   explicit Session(Parts parts);
@@ -73,7 +75,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   // `connection` alone and returns false if the session has ended meanwhile.
   bool attach(std::unique_ptr<Connection>& connection, bool resumed);
 
-  // The server stops: begins nothing more, answers what has begun, says goodbye, ends.
+  // The server stops: begins nothing more, answers what has begun, says goodbye, ends. One that has
+  // ended keeps its rights no longer.
   void stop();
   void stop_now();  // without waiting for anything
   void drop();      // a crash: lets go of everything at once, tells nobody
@@ -110,6 +113,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   // The memory that the client of this connection shares; null: none.
   const std::shared_ptr<SharedRegion>& region() const { return region_; }
   Shortcuts& shortcuts() { return shortcuts_; }
+  // Had it small writes of the file under way when it asked for the shortcut?
+  bool amid_writes() const { return amid_writes_; }
   void shortcut_ended() { leave_if_drained(); }
   // The most that moves in one frame: what both sides have agreed on.
   uint32_t chunk() const { return parts_.welcome.chunk; }
@@ -204,7 +209,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void admit(wire::RequestMessage&& message, SmallData&& data);
   void repeat(Slot& slot, wire::RequestMessage&& message);
   void begin(wire::RequestMessage&& message, SmallData&& data);
-  Result<void> permit(wire::RequestMessage& message);
+  SmallMemory::Share take_shares(wire::RequestMessage& message, SmallData& data);
+  Result<void> permit(wire::RequestMessage& message, const SmallData& data);
   Result<void> identify(Request& request);
   void note_client(const Once& once);
   void reply(wire::RequestId id, Op op, bool spoken, const Result<Reply>& result, SmallData&& data);
@@ -223,6 +229,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void not_written(const SmallWrite& w);
   void issue_small();
   void forget_small(Slot& slot);
+  void note_writes(const Handle& file);
 
   // Life (session_life.cc)
   template <class Fn>
@@ -272,6 +279,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   std::vector<Slot> slots_;
   unsigned flights_ = 0;  // and small writes
   unsigned small_ = 0;    // of those
+  bool amid_writes_ = false;
   unsigned zombies_ = 0;  // answered or aborted, but still with the Store
   uint64_t eager_used_ = 0;
   struct Hash {

@@ -310,7 +310,10 @@ void Session::end(Duration rights_for) {
   free_locks();
   pass_on_losses();
   parts_.tell(Parts::News::ended);
-  if (rights_for > Duration::zero() && !rights_.empty()) keep_rights(rights_for);
+  if (rights_for > Duration::zero() && !rights_.empty()) {
+    if (zombies_ == 0) parts_.tell(Parts::News::keeps_rights);
+    keep_rights(rights_for);
+  }
   if (zombies_ == 0) close_rights();
 }
 

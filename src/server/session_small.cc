@@ -123,6 +123,7 @@ void Session::begin_small(SmallWriteRef w) {
   parts_.info->bytes_in.add(w->data.size());
   exported().bytes_in.add(w->data.size());
   exported().ops[static_cast<size_t>(Op::write)]->add();
+  parts_.info->ops[static_cast<size_t>(Op::write)].add();
   if (auto loss = exported().store().take_loss(id(), w->held->holder.handle)) {
     return tell(w->id, Op::write, true, std::move(*loss), w->held->holder.handle);
   }
@@ -194,6 +195,12 @@ void Session::issue_small() {
   for (Slot& slot : slots_) {
     if (const SmallWriteRef small = slot.small) exported().small_writes.issue_with(*small, loop());
   }
+}
+
+void Session::note_writes(const Handle& file) {
+  amid_writes_ = std::ranges::any_of(slots_, [&](const Slot& slot) {
+    return slot.small && slot.small->held->holder.handle == file;
+  });
 }
 
 void Session::forget_small(Slot& slot) {

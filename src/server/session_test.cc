@@ -1,5 +1,7 @@
 // Handshake, slots, identity, every operation, and clients that break the rules.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "server/raw_client.h"
 
@@ -92,6 +94,43 @@ TEST(Handshake, TooManySessionsOfOneUser) {
   a->send_raw(wire::encode_goodbye("bye"));
   sim.loop.run_for(1s);
   EXPECT_TRUE(c.connect());
+}
+
+// Of a program that has ended only what it has opened is kept, for its children, and that takes
+// nobody's place; of those that ended long ago not even that, if there are many.
+TEST(Handshake, ThoseWhoHaveEndedTakeNoPlace) {
+  for (const bool of_user : {false, true}) {
+    SCOPED_TRACE(of_user);
+    ServerOptions o;
+    if (of_user) {
+      o.only_this_user = false;
+      o.sessions_per_user = 3;
+    } else {
+      o.sessions = 3;
+    }
+    SimServer sim(test_seed(), o);
+    const pid_t ended = ::fork();
+    ASSERT_GE(ended, 0);
+    if (ended == 0) ::_exit(0);
+    ASSERT_EQ(::waitpid(ended, nullptr, 0), ended);
+    uint32_t eager = 0;
+    for (int i = 0; i < 20; ++i) {
+      const auto pid = static_cast<uint32_t>(ended);
+      RawClient c(sim.loop, sim.net, "c", Peer{this_process_caller(), ended, false, "c"});
+      c.hello.pid = pid;
+      ASSERT_TRUE(c.connect()) << i;
+      if (i == 0) eager = c.welcome.eager_bytes;
+      EXPECT_EQ(c.welcome.eager_bytes, eager);
+      create(c, "f");
+      c.hang_up();
+      sim.loop.run_for(50ms);
+    }
+    EXPECT_EQ(sim.store->calls(Op::close), 17u);  // three may have children
+    sim.loop.run_for(60s);
+    EXPECT_EQ(sim.store->calls(Op::close), 20u);
+    auto a = sim.client(), b = sim.client(), c = sim.client();
+    EXPECT_FALSE(RawClient(sim.loop, sim.net, "d").connect());
+  }
 }
 
 TEST(Handshake, EagerCreditIsShared) {

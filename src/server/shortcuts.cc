@@ -86,6 +86,7 @@ Shortcut::Shortcut(Session& session, size_t number, uint32_t generation, const R
       number_(number),
       generation_(generation),
       writes_(to_write(request)),
+      amid_writes_(session.amid_writes()),
       right_(request.right.bytes),
       stall_(session.options().stall),
       most_(stall_ + session.options().deadline),
@@ -117,7 +118,9 @@ Result<void> Shortcut::reserve(const Handle& handle) {
   if (lately == Lately::others || (lately == Lately::a_writer && !writes_)) {
     return Error(EAGAIN, "others use the file");
   }
-  common_ = writes_ && (lately == Lately::a_writer || export_->reservations.in_use(file_));
+  // What a client goes on sending before it has the answer would take the file back from itself.
+  common_ = writes_ &&
+            (lately == Lately::a_writer || amid_writes_ || export_->reservations.in_use(file_));
   const Mode mode = common_ ? Mode::common : writes_ ? Mode::write : Mode::read;
   if (!hold(mode)) return Error(EAGAIN, "the file is in use");
   ++export_->shortcuts.out_;
@@ -161,7 +164,10 @@ void Shortcut::look() {
   if (loop_.now() - moved_ >= stall_ || loop_.now() - asked_ >= most_) {
     log::warn("a client with pid {} works on a file itself and does not let go of it: cut off",
               pid_);
-    if (const auto session = session_.lock()) session->cut_off_holder();
+    if (const auto session = session_.lock()) {
+      session->shortcuts().bar();
+      session->cut_off_holder();
+    }
     return end();
   }
   loop_.after(pause_, [self = shared_from_this()] { self->look(); });
@@ -197,6 +203,9 @@ Result<size_t> Shortcuts::room(const Request& request) {
 }
 
 Result<Reply> Shortcuts::take(const Request& request) {
+  if (barred_until_ && session_.loop().now() < *barred_until_) {
+    return Error(EAGAIN, "a shortcut of this client had to be cut off");
+  }
   Request probe;
   probe.op = to_write(request) ? Op::write : Op::read;
   probe.caller = request.caller;
@@ -232,6 +241,10 @@ void Shortcuts::recall_all() {
   for (const auto& one : all_) {
     if (one) one->recall();
   }
+}
+
+void Shortcuts::bar() {
+  barred_until_ = session_.loop().now() + kBarred;
 }
 
 void Shortcuts::drop() {

@@ -8,7 +8,8 @@
 // included, makes the table ask for it back: the shortcut's word is closed (shared_shortcut.h), and
 // when nobody is in any more, the reservation goes. So no request is torn by what a client does
 // itself, and each comes before or after the other. One who stays in for `stall` without moving
-// anything, or for `deadline` longer in any case, is cut off, as a client that owes data.
+// anything, or for `deadline` longer in any case, is cut off, as a client that owes data,
+// and its session has no shortcuts for a while.
 //
 // Nothing is kept at the client: its bytes are in the file system when its call returns, as they
 // would be in the server's hands. So nothing is lost with it, or with the server.
@@ -135,6 +136,7 @@ class Shortcut : public std::enable_shared_from_this<Shortcut> {
   const size_t number_;
   const uint32_t generation_;
   const bool writes_;
+  const bool amid_writes_;  // of its session
   const std::string right_;
   const Duration stall_, most_;
   std::string file_;
@@ -156,13 +158,17 @@ class Shortcuts {
   Result<Reply> take(const Request& request);
   void close(std::string_view right);  // the client has closed it
   void recall_all();
+  void bar();         // it has not let go of one
   void drop();        // the server is gone
   bool none() const;  // out
 
  private:
   Result<size_t> room(const Request& request);
 
+  static constexpr Duration kBarred = std::chrono::seconds(60);
+
   Session& session_;
+  std::optional<Time> barred_until_;
   std::array<std::shared_ptr<Shortcut>, kShortcuts> all_;
   uint32_t generation_ = 0;
   size_t next_ = 0;

@@ -41,6 +41,7 @@
 #include "loop/loop.h"
 #include "server/held_right.h"
 #include "server/reserve.h"
+#include "server/small_memory.h"
 #include "wire/codec.h"
 
 namespace forebay {
@@ -52,10 +53,12 @@ namespace forebay::server {
 class Export;
 class Session;
 
-// The stream of an eager write, or of a small read. On the heap: bounded by the session's credits.
+// The stream of an eager write, or of a small read. On the heap: bounded by the session's credits,
+// or by its share of what the export has for reads.
 struct SmallData {
   std::unique_ptr<std::byte[]> bytes;
   uint32_t size = 0;
+  SmallMemory::Share share = {};
   std::span<std::byte> span() const { return {bytes.get(), size}; }
 };
 

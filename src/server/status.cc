@@ -32,12 +32,14 @@ double microseconds(uint64_t nanoseconds) {
   return static_cast<double>(nanoseconds) / 1e3;
 }
 
-std::string ops_of(const Export& e) {
+// `count` of an operation's number.
+template <class Count>
+std::string ops_of(Count&& count) {
   std::string out;
   for (int i = 0; i < kOpCount; ++i) {
-    if (e.ops[i]->get() == 0) continue;
+    if (count(i) == 0) continue;
     out += fmt::format("{}{}: {}", out.empty() ? "" : ", ",
-                       quoted(op_info(static_cast<Op>(i)).name), e.ops[i]->get());
+                       quoted(op_info(static_cast<Op>(i)).name), count(i));
   }
   return out;
 }
@@ -93,17 +95,18 @@ std::string to_json(const Export& e, const std::vector<SessionStatus>& sessions)
   }
   return fmt::format(
       R"({{"name": {}, "what": {}, "flights": {}, "reservations": {}, "locks": {}, "lock_waits": {}, "leases": {}, "recalls": {}, "errors": {}, "bytes_in": {}, )"
-      R"("bytes_out": {}, "pool": {{"buffer": {}, "buffers": {}, "in_use": {}}}, )"
+      R"("bytes_out": {}, "pool": {{"buffer": {}, "buffers": {}, "in_use": {}}}, "small": {{"bytes": {}, "used": {}}}, )"
       R"("shortcuts": {{"out": {}, "granted": {}, "wanted_back": {}, "use": {}}}, "scheduler": {}, "sieve": {}, "write_behind": {}, "state": {}, {}"ops": {{{}}}}})",
       quoted(e.options.name), quoted(e.options.what), e.flights.get(), e.reservations.held(),
       e.locks.held(), e.locks.waiting(), e.leases->held(), e.leases->waiting(), e.errors.get(),
       e.bytes_in.get(), e.bytes_out.get(), e.pool.buffer_size(),
       e.pool.capacity() + (e.away ? e.away->capacity() : 0),
-      e.pool.in_use() + (e.away ? e.away->in_use() : 0), e.shortcuts.out(),
-      e.shortcuts.granted.get(), e.shortcuts.recalled.get(), to_json(used),
+      e.pool.in_use() + (e.away ? e.away->in_use() : 0), e.small->most(), e.small->used(),
+      e.shortcuts.out(), e.shortcuts.granted.get(), e.shortcuts.recalled.get(), to_json(used),
       to_json(e.store().scheduler()), to_json(e.sieved), to_json(e.store().status()),
       to_json(e.state().status()),
-      e.relay ? fmt::format(R"("cluster": {}, )", e.relay->status()) : std::string(), ops_of(e));
+      e.relay ? fmt::format(R"("cluster": {}, )", e.relay->status()) : std::string(),
+      ops_of([&](int i) { return e.ops[i]->get(); }));
 }
 
 std::string to_json(const SessionStatus& s) {
@@ -112,12 +115,12 @@ std::string to_json(const SessionStatus& s) {
   return fmt::format(
       R"({{"id": {}, "export": {}, "host": {}, "program": {}, "pid": {}, "uid": {}, "job": {}, )"
       R"("where": {}, "connected": {}, "flights": {}, "requests": {}, "bytes_in": {}, )"
-      R"("bytes_out": {}, "by_shortcut": {}, )"
+      R"("bytes_out": {}, "by_shortcut": {}, "ops": {{{}}}, )"
       R"("latency_us": {{"p50": {:.1f}, "p99": {:.1f}}}}})",
       i.id, quoted(i.export_name), quoted(i.host), quoted(i.program), i.pid, i.uid, quoted(i.job),
       quoted(s.where), i.connected.load(), i.flights.get(), i.requests.get(), i.bytes_in.get(),
-      i.bytes_out.get(), to_json(itself), microseconds(i.latency.percentile(0.5)),
-      microseconds(i.latency.percentile(0.99)));
+      i.bytes_out.get(), to_json(itself), ops_of([&](int o) { return i.ops[o].get(); }),
+      microseconds(i.latency.percentile(0.5)), microseconds(i.latency.percentile(0.99)));
 }
 
 // As many as fit in one control reply: a list that is cut is better than none.

@@ -86,6 +86,7 @@ class Local final : public PosixStore {
 
   bool inline_op(const Request& request) const;
   void submit_to_pool(Request&& request, Completion&& done);
+  Pool::Taken give_to_pool(Job&& job, bool begun);
   Task task_for(std::unique_ptr<Job> job);
 
   void start_ring();
@@ -160,12 +161,24 @@ void Local::submit(Request&& request, Completion&& done) {
 }
 
 void Local::submit_to_pool(Request&& request, Completion&& done) {
-  auto job = std::make_unique<Job>(Job{std::move(request), std::move(done)});
+  const Pool::Taken taken = give_to_pool({std::move(request), std::move(done)}, false);
+  taken == Pool::Taken::yes ? on_pool_.add() : refused_.add();
+}
+
+// What it does not take fails.
+Pool::Taken Local::give_to_pool(Job&& made, bool begun) {
+  auto job = std::make_unique<Job>(std::move(made));
   Job* const same = job.get();
+  const Pool::Whose whose = same->request.caller.get();
   Task task = task_for(std::move(job));
-  if (pool_.try_submit(task)) return on_pool_.add();
-  refused_.add();
-  same->done(Error(EBUSY, "too many requests wait for the file system"));
+  const Pool::Taken taken = pool_.submit(task, whose, begun);
+  if (taken == Pool::Taken::yes) return taken;
+  Error why = taken == Pool::Taken::line_is_full
+                  ? Error(EBUSY, "too many requests of this client wait for the file system")
+                  : Error(EAGAIN, "no thread can be started for the file system's requests");
+  if (begun && op_info(same->request.op).changes) why = std::move(why).with_unknown_outcome();
+  same->done(std::move(why));
+  return taken;
 }
 
 Task Local::task_for(std::unique_ptr<Job> job) {
@@ -220,9 +233,9 @@ void Local::ended(std::unique_ptr<RingTransfer> transfer, int result) {
     transfer->file.reset();
     return transfer->done(std::move(reply));
   }
-  auto job = std::make_unique<Job>(Job{std::move(transfer->request), std::move(transfer->done)});
+  Job job{std::move(transfer->request), std::move(transfer->done)};
   transfer.reset();
-  pool_.submit(task_for(std::move(job)));
+  give_to_pool(std::move(job), true);
 }
 
 Result<Reply> Local::call(Request request) {

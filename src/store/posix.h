@@ -40,8 +40,9 @@
 // Writes may leave set-id bits, so it is for stores in an application.
 //
 // Threads: calls measured to be fast run on the submitting thread on local file systems; all else,
-// and everything on other file systems, on the store's own bounded pool of threads. A file system
-// that never answers holds its requests and the destructor.
+// and everything on other file systems, on the store's own bounded pool of threads, where
+// callers (by the CallerRef that their requests share) have their turns. A file system that never
+// answers holds its requests and the destructor.
 #pragma once
 
 #include <memory>
@@ -58,7 +59,7 @@ struct PosixOptions {
   std::string key_file;    // 32 random bytes, made (0600) if absent; empty: a key of this life only
   uint64_t export_id = 0;  // in every handle; the same on every server of the export
   unsigned threads = 8;    // of the pool
-  size_t queue = 4096;     // requests waiting for the pool; EBUSY beyond
+  size_t queue = 4096;     // requests of one caller waiting for the pool; EBUSY beyond
   size_t descriptors = 1024;    // cached; lowered to half of RLIMIT_NOFILE
   bool direct = false;          // data goes around the page cache, where the file system can
   unsigned direct_depth = 32;   // direct reads and writes under way in the kernel at once

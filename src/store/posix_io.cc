@@ -74,6 +74,19 @@ bool is_crumbs(const Extents& shape, uint64_t crumb) {
   return shape.pieces() > kFew && shape.total().value / shape.pieces() < crumb;
 }
 
+// How much of the next memory fits into `most` bytes without a cut inside a piece: each may be a
+// write of its own, which others must see as a whole (server/small_writes.h). 0: the first does
+// not.
+Length whole_pieces(ExtentCursor cursor, Length most) {
+  Length fits;
+  while (!cursor.done() && fits + cursor.current().length <= most) {
+    const Length piece = cursor.current().length;
+    fits += piece;
+    cursor.advance(piece);
+  }
+  return fits;
+}
+
 // As move_list(), by way of a buffer that stays in the processor's cache.
 template <class Call>
 Result<uint64_t> move_staged(const Extents& file, const Memory& memory, Way way, Call&& call) {
@@ -83,9 +96,19 @@ Result<uint64_t> move_staged(const Extents& file, const Memory& memory, Way way,
       way.crumb == kCrumbOfOthers ? ReadStage::pages_of_thread() : ReadStage::of_thread();
   uint64_t total = 0;
   while (!places.done()) {
-    const Extent run = places.take(Length(ReadStage::kBytes));
-    const std::span<std::byte> bytes(stage, run.length.value);
-    if (way.write) copy_out(memory, cursor, bytes);
+    Length most(ReadStage::kBytes);
+    const bool cut = way.write && (file.total() - places.position()) > most;
+    if (cut) most = whole_pieces(cursor, most);
+    const bool by_itself = !most;  // a piece that is longer than the stage
+    if (by_itself) most = cursor.current().length;
+    const Extent run = places.take(most);
+    std::span<std::byte> bytes(stage, by_itself ? 0 : run.length.value);
+    if (by_itself) {
+      bytes = {memory.at(cursor.current().offset), run.length.value};
+      cursor.advance(run.length);
+    } else if (way.write) {
+      copy_out(memory, cursor, bytes);
+    }
     Batch<2> batch{run.offset, run.length, 1, {{bytes.data(), bytes.size()}}};  // 1 of them
     Result<uint64_t> moved = move_all(batch, way.block, call);
     const uint64_t now = moved ? *moved : moved.error().done();

@@ -213,5 +213,35 @@ TEST_F(PosixIo, NothingIsNothing) {
   EXPECT_EQ(transfer(Op::read, Extents(), {}, Extents())->count, 0u);
 }
 
+// Each piece of memory may be somebody's write, which is to be there as a whole or not at all for
+// whoever writes by other calls: what goes through a buffer is cut between them.
+TEST_F(PosixIo, PiecesAreNotCutInTwo) {
+  std::mt19937_64 random(test_seed());
+  std::vector<Extent> shape;
+  uint64_t at = 0;
+  const auto piece = [&](uint64_t length) {
+    shape.push_back({Offset(at), Length(length)});
+    at += length + 1;
+  };
+  piece(150_KiB);
+  for (int i = 0; i < 3000; ++i) piece(1);
+  piece(150_KiB);
+  piece(150_KiB);
+  piece(300_KiB);  // longer than the buffer
+  for (int i = 0; i < 10; ++i) piece(1);
+  std::vector<std::byte> memory(at);
+  for (auto& b : memory) b = static_cast<std::byte>(random());
+  const Extents whole = *Extents::make(shape);
+  const uint64_t total = whole.total().value;
+  const uint64_t before = calls();
+  ASSERT_TRUE(transfer(Op::write, Extents({Offset(5), Length(total)}), memory, whole));
+  EXPECT_EQ(calls() - before, 5u);
+  std::vector<std::byte> want(total), got(total);
+  copy_out(Memory{memory.data(), whole}, want);
+  ASSERT_TRUE(transfer(Op::read, Extents({Offset(5), Length(total)}), got,
+                       Extents({Offset(0), Length(total)})));
+  EXPECT_TRUE(got == want);
+}
+
 }  // namespace
 }  // namespace forebay

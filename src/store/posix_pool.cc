@@ -1,5 +1,7 @@
 #include "store/posix_pool.h"
 
+#include <system_error>
+
 namespace forebay::posix {
 
 Pool::~Pool() {
@@ -11,39 +13,56 @@ Pool::~Pool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-bool Pool::try_submit(Task& task) {
+Pool::Taken Pool::submit(Task& task, Whose whose, bool anyway) {
   {
     std::lock_guard lock(mutex_);
-    if (queue_.size() >= most_queued_) return false;
-    enqueue(std::move(task));
+    const auto found = lines_.find(whose);
+    const size_t in_line = found == lines_.end() ? 0 : found->second.size();
+    if (in_line >= most_in_line_ && !anyway) return Taken::line_is_full;
+    if (idle_ <= queued_ && threads_.size() < most_threads_ && !start_thread() && threads_.empty())
+      return Taken::no_thread;
+    if (in_line == 0) turns_.push_back(whose);
+    lines_[whose].push_back(std::move(task));
+    ++queued_;
   }
   ready_.notify_one();
-  return true;
+  return Taken::yes;
 }
 
-void Pool::submit(Task task) {
-  {
-    std::lock_guard lock(mutex_);
-    enqueue(std::move(task));
-  }
-  ready_.notify_one();
-}
-
-void Pool::enqueue(Task&& task) {
-  queue_.push_back(std::move(task));
-  if (idle_ < queue_.size() && threads_.size() < most_threads_)
+// False: the system has none for us now (a limit of threads or of memory). The next task tries
+// again.
+bool Pool::start_thread() {
+  try {
     threads_.emplace_back([this] { work(); });
+    return true;
+  } catch (const std::system_error&) {
+    return false;
+  }
+}
+
+// Of the line whose turn it is, which then goes to the end.
+Task Pool::next() {
+  const Whose whose = turns_.front();
+  turns_.pop_front();
+  const auto line = lines_.find(whose);
+  Task task = std::move(line->second.front());
+  line->second.pop_front();
+  --queued_;
+  if (line->second.empty())
+    lines_.erase(line);
+  else
+    turns_.push_back(whose);
+  return task;
 }
 
 void Pool::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
     ++idle_;
-    ready_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+    ready_.wait(lock, [this] { return stop_ || queued_ > 0; });
     --idle_;
-    if (queue_.empty()) return;
-    Task task = std::move(queue_.front());
-    queue_.pop_front();
+    if (queued_ == 0) return;
+    Task task = next();
     lock.unlock();
     task();
     task = nullptr;

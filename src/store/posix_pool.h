@@ -1,6 +1,9 @@
-// The threads of one posix store, bounded in number and queue. A back end that never answers keeps
-// its requests, and at worst all threads of this pool, but nobody else's: further requests wait in
-// the queue, then are refused. Threads are started when there is work and none is idle.
+// The threads of one posix store, bounded in number. A back end that never answers keeps its
+// requests, and at worst all threads of this pool, but nobody else's: further requests wait, each
+// caller's in a line of its own, and are refused when their own line is full. Lines are served in
+// turn, so that nobody waits for more than one task of each other caller, however many those have.
+// Threads are started when there is work and none is idle; if no more can be started, those that
+// there are do it all.
 //
 // Any thread may submit. The destructor runs what is queued and waits for all of it; with a back
 // end that never answers it never returns, which is why a server exits without it then.
@@ -10,6 +13,7 @@
 #include <deque>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "core/callback.h"
@@ -18,23 +22,29 @@ namespace forebay::posix {
 
 class Pool {
  public:
-  Pool(unsigned threads, size_t queue) : most_threads_(threads), most_queued_(queue) {}
+  Pool(unsigned threads, size_t line) : most_threads_(threads), most_in_line_(line) {}
   ~Pool();
 
-  // Runs the task on a thread of the pool; false, with the task untouched, if the queue is full.
-  bool try_submit(Task& task);
-  // The same whatever the queue's length, for what cannot be refused any more.
-  void submit(Task task);
+  // Whose task it is: a number that stays that caller's as long as the task is here.
+  using Whose = const void*;
+  enum class Taken { yes, line_is_full, no_thread };
+  // Runs the task on a thread of the pool, or leaves it untouched. `anyway`: whatever the length of
+  // the line, for what cannot be refused any more.
+  Taken submit(Task& task, Whose whose, bool anyway = false);
 
  private:
-  void enqueue(Task&& task);
+  bool start_thread();
+  Task next();
   void work();
 
   const size_t most_threads_;
-  const size_t most_queued_;
+  const size_t most_in_line_;
   std::mutex mutex_;
   std::condition_variable ready_;
-  std::deque<Task> queue_;
+  // Lines that are not empty, and whose turn it is next.
+  std::unordered_map<Whose, std::deque<Task>> lines_;
+  std::deque<Whose> turns_;
+  size_t queued_ = 0;
   size_t idle_ = 0;
   bool stop_ = false;
   std::vector<std::thread> threads_;

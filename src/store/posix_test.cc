@@ -5,10 +5,14 @@
 #include <dirent.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/statfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <set>
 #include <thread>
@@ -413,6 +417,105 @@ TEST(PosixLimits, AFullQueueIsBusyAndCancelledRequestsDoNotBegin) {
   rig.stop();  // waits for all
   EXPECT_EQ(codes, (std::vector<int>{0, ECANCELED, EBUSY, EBUSY}));
 }
+
+// One who has filled his line keeps nobody else from having his turn.
+TEST(PosixLimits, CallersHaveTheirTurns) {
+  PosixOptions options;
+  options.force_pool = true;
+  options.threads = 1;
+  PosixRig rig(options);
+  std::promise<void> gate;
+  std::shared_future<void> opened(gate.get_future());
+  std::promise<void> inside;
+  Request r{.op = Op::getattr, .caller = rig.caller, .handle = rig.root};
+  rig.store->submit(Request(r), [&](Result<Reply>) {
+    inside.set_value();
+    opened.wait();
+  });
+  inside.get_future().wait();
+  // In the order in which they end, by the only thread.
+  std::vector<int> theirs, honest;
+  std::vector<size_t> when;
+  for (int i = 0; i < 5000; ++i) {
+    rig.store->submit(Request(r), [&](Result<Reply> x) { theirs.push_back(code_of(x)); });
+  }
+  EXPECT_EQ(theirs, std::vector<int>(5000 - 4096, EBUSY));
+  theirs.clear();
+  r.caller = std::make_shared<const Caller>(*rig.caller);
+  for (int i = 0; i < 3; ++i) {
+    rig.store->submit(Request(r), [&](Result<Reply> x) {
+      honest.push_back(code_of(x));
+      when.push_back(theirs.size());
+    });
+  }
+  gate.set_value();
+  rig.stop();
+  EXPECT_EQ(theirs, std::vector<int>(4096, 0));
+  EXPECT_EQ(honest, std::vector<int>(3, 0));
+  EXPECT_EQ(when, (std::vector<size_t>{1, 2, 3}));
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need address space
+
+// The address space that a thread's stack needs is not there, for root neither.
+void forbid_threads() {
+  std::ifstream statm("/proc/self/statm");
+  uint64_t pages = 0;
+  statm >> pages;
+  rlimit limit;
+  ::getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) + 1_MiB;
+  ::setrlimit(RLIMIT_AS, &limit);
+}
+void allow_threads() {
+  rlimit limit;
+  ::getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_AS, &limit);
+}
+
+// In a process of its own, which must not die of it.
+TEST(PosixLimits, WithoutAThread) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::alarm(60);
+    pthread_attr_t large;  // none of the stacks that threads before have left will do
+    ::pthread_attr_init(&large);
+    ::pthread_attr_setstacksize(&large, 64_MiB);
+    ::pthread_setattr_default_np(&large);
+    PosixOptions options;
+    options.force_pool = true;
+    options.threads = 4;
+    PosixRig rig(options);
+    const auto ask = [&] {
+      std::promise<int> answer;
+      rig.store->submit({.op = Op::getattr, .caller = rig.caller, .handle = rig.root},
+                        [&](Result<Reply> x) { answer.set_value(code_of(x)); });
+      return answer.get_future().get();
+    };
+    forbid_threads();
+    const int refused = ask();
+    allow_threads();
+    const int first = ask();
+    forbid_threads();
+    // The thread that there is does what comes, however much it is.
+    std::atomic<int> good{0};
+    for (int i = 0; i < 100; ++i) {
+      rig.store->submit({.op = Op::getattr, .caller = rig.caller, .handle = rig.root},
+                        [&](Result<Reply> x) { good += code_of(x) == 0; });
+    }
+    allow_threads();
+    rig.stop();
+    ::_exit(refused != EAGAIN ? 1 : first != 0 ? 2 : good != 100 ? 3 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+#endif
 
 TEST(PosixOpen, SaysWhatIsWrong) {
   TempDir temp;

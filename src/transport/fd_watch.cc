@@ -15,7 +15,15 @@ EpollLoop& epoll_loop(Loop& loop) {
 
 // Shared with whatever is under way when the watch is destroyed.
 struct FdWatch::State final : EpollLoop::Ready, std::enable_shared_from_this<State> {
-  State(Loop& l, Fd f, FdUser& u) : loop(epoll_loop(l)), fd(std::move(f)), user(&u) {}
+  State(Loop& l, Fd f, FdUser& u) : loop(epoll_loop(l)), fd(std::move(f)), user(&u) {
+    if (fd) loop.adopt(fd.get());
+  }
+
+  // What is not ours is not ours to close.
+  void close() {
+    if (fd && !loop.owns(fd.get())) fd.release();
+    fd.reset();
+  }
 
   void await(uint32_t events) {
     if (!fd) return;
@@ -38,6 +46,13 @@ struct FdWatch::State final : EpollLoop::Ready, std::enable_shared_from_this<Sta
     if (due & EPOLLIN && user) user->readable();
     if (due & EPOLLOUT && user) user->writable();
     settle(events);
+  }
+
+  // Whoever waits finds out.
+  void lost() override {
+    registered = 0;
+    close();
+    ready(EPOLLERR);
   }
 
   // What was ready, and is registered, and nobody waits for, would be reported without end.
@@ -64,7 +79,8 @@ FdWatch::~FdWatch() {
 }
 
 int FdWatch::fd() const {
-  return state_->fd.get();
+  const int fd = state_->fd.get();
+  return fd < 0 || state_->loop.owns(fd) ? fd : -1;
 }
 
 void FdWatch::await_readable() {
@@ -84,7 +100,7 @@ void FdWatch::defer() {
 void FdWatch::shut() {
   state_->forget();
   state_->wanted = 0;
-  state_->fd = Fd();
+  state_->close();
 }
 
 Fd FdWatch::release() {

@@ -39,7 +39,7 @@ class FdWatch {
   ~FdWatch();
   FdWatch(const FdWatch&) = delete;
 
-  int fd() const;
+  int fd() const;         // -1: it was shut, or is not ours any more (EpollLoop::guard())
   void await_readable();  // one call of readable(), unless shut first
   void await_writable();
   void defer();  // one call of deferred(), also after shut()

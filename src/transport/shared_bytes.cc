@@ -9,6 +9,7 @@
 
 #include "core/log.h"
 #include "loop/epoll_loop.h"
+#include "loop/marked.h"
 #include "transport/fd_watch.h"
 #include "transport/shared_offer.h"
 
@@ -32,6 +33,10 @@ class Rings final : public EpollLoop::Poller,
         writer_(server ? region_->to_client() : region_->to_server(),
                 server ? region_->ring_to_client() : region_->ring_to_server()) {}
 
+  ~Rings() {
+    if (adopted_ && !is_marked(bell_.get())) bell_.release();  // it is not ours to close
+  }
+
   const std::shared_ptr<SharedRegion>& region() const { return region_; }
 
   void attach(Loop& loop, ByteStream::User& user, int socket) {
@@ -39,7 +44,9 @@ class Rings final : public EpollLoop::Poller,
     user_ = &user;
     socket_ = socket;
     // Edge-triggered: nobody needs to read what was written to it.
-    if (server_) loop_->watch(bell_.get(), EPOLLIN | EPOLLET, *this, false);
+    if (server_) return loop_->watch(bell_.get(), EPOLLIN | EPOLLET, *this, false);
+    loop_->adopt(bell_.get());
+    adopted_ = is_marked(bell_.get());
   }
   void detach() {
     if (!loop_) return;
@@ -150,6 +157,8 @@ class Rings final : public EpollLoop::Poller,
     if (server_) {
       // If it is full the client has not heard the bytes before.
       [[maybe_unused]] const ssize_t n = ::send(socket_, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    } else if (adopted_ && !is_marked(bell_.get())) {
+      ended(EBADF);
     } else {
       const uint64_t one = 1;
       [[maybe_unused]] const ssize_t n = ::write(bell_.get(), &one, sizeof one);
@@ -158,7 +167,8 @@ class Rings final : public EpollLoop::Poller,
 
   const std::shared_ptr<SharedRegion> region_;
   const bool server_;
-  const Fd bell_;
+  Fd bell_;
+  bool adopted_ = false;  // it has our mark (loop/marked.h)
   RingReader reader_;
   RingWriter writer_;
   EpollLoop* loop_ = nullptr;

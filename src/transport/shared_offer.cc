@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <system_error>
 #include <thread>
 
 #include "transport/shared_bytes.h"
@@ -81,10 +82,14 @@ Result<Received> receive_with(int socket, void* bytes, size_t size) {
 
 void close_elsewhere(Fd descriptor) {
   ++closers;
-  std::thread([held = std::move(descriptor)]() mutable {
-    held.reset();
-    --closers;
-  }).detach();
+  try {
+    std::thread([held = std::move(descriptor)]() mutable {
+      held.reset();
+      --closers;
+    }).detach();
+  } catch (const std::system_error&) {
+    --closers;  // no thread is to be had: it was closed here, with what was to run there
+  }
 }
 
 }  // namespace shared

@@ -8,6 +8,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "loop/marked.h"
 #include "transport/shared_offer.h"
 
 namespace forebay {
@@ -32,7 +33,10 @@ Result<std::shared_ptr<SharedPages>> SharedPages::create(uint64_t bytes) {
   }
   if (::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0) return failed("ftruncate");
   if (::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0) return failed("sealing");
-  return map(std::move(memory), bytes);
+  const bool marked = mark_descriptor(memory.get());
+  auto made = map(std::move(memory), bytes);
+  if (made) (*made)->marked_ = marked;
+  return made;
 }
 
 Result<std::shared_ptr<SharedPages>> SharedPages::adopt(Fd memory, uint64_t bytes) {
@@ -67,7 +71,17 @@ Result<std::shared_ptr<SharedPages>> SharedPages::map(Fd memory, uint64_t bytes)
       new SharedPages(std::move(memory), {static_cast<std::byte*>(at), bytes}));
 }
 
+int SharedPages::descriptor() const {
+  return !memory_ || (marked_ && !is_marked(memory_.get())) ? -1 : memory_.get();
+}
+
+void SharedPages::drop_descriptor() {
+  if (descriptor() < 0) memory_.release();  // it is not ours to close
+  memory_.reset();
+}
+
 SharedPages::~SharedPages() {
+  drop_descriptor();
   ::munmap(bytes_.data(), bytes_.size());
 }
 

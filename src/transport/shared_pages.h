@@ -29,14 +29,16 @@ class SharedPages {
   SharedPages(const SharedPages&) = delete;
 
   std::span<std::byte> bytes() const { return bytes_; }
-  int descriptor() const { return memory_.get(); }
-  void drop_descriptor() { memory_ = Fd(); }  // the mapping stays
+  // -1: it was dropped, or the program has closed it (loop/marked.h).
+  int descriptor() const;
+  void drop_descriptor();  // the mapping stays
 
  private:
   SharedPages(Fd memory, std::span<std::byte> bytes) : memory_(std::move(memory)), bytes_(bytes) {}
   static Result<std::shared_ptr<SharedPages>> map(Fd memory, uint64_t bytes);
 
   Fd memory_;
+  bool marked_ = false;
   const std::span<std::byte> bytes_;
 };
 

@@ -1,11 +1,14 @@
 // Shared memory: the rings by themselves, against a queue of bytes and against a peer that lies;
 // and what a server takes for an offer.
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include <fstream>
 #include <thread>
 
 #include "transport/shared_offer.h"
@@ -206,6 +209,41 @@ TEST(SharedConnection, AnAreaTooLargeIsRefusedAndTheConnectionGoesOn) {
   pair.client->send(head_of("message", 0));
   EXPECT_TRUE(world.run_until([&] { return at_server.frames.size() == 1; }));
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need address space
+
+// A client that offers what is no memory can bring a server to close it where it is, if there is no
+// thread to be had, but not to an end.
+TEST(SharedConnection, WithoutAThreadToCloseWhatIsNoMemory) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::alarm(60);
+    pthread_attr_t large;  // none of the stacks that threads before have left will do
+    ::pthread_attr_init(&large);
+    ::pthread_attr_setstacksize(&large, 64_MiB);
+    ::pthread_setattr_default_np(&large);
+    std::ifstream statm("/proc/self/statm");
+    uint64_t pages = 0;
+    statm >> pages;
+    rlimit limit;
+    ::getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) + 1_MiB;
+    ::setrlimit(RLIMIT_AS, &limit);
+    for (int i = 0; i < 20; ++i) {  // more than there may be such threads
+      const int fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+      shared::close_elsewhere(Fd(fd));
+      if (::fcntl(fd, F_GETFD) >= 0) ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+#endif
 
 TEST(SharedConnection, OffersThatLieCloseTheConnection) {
   std::mt19937_64 random(test_seed());

@@ -108,7 +108,8 @@ void Attempt::connected(Fd socket) {
 bool Attempt::offer(Fd& socket) {
   SharedRegion::Layout layout;
   layout.area = options_.shared_area;
-  auto region = SharedRegion::create(layout, options_.lent);
+  const bool has_lent = options_.lent && options_.lent->descriptor() >= 0;
+  auto region = SharedRegion::create(layout, has_lent ? options_.lent : nullptr);
   if (!region) {
     log::debug("{}; going on without", region.error().message());
     return false;

@@ -122,6 +122,43 @@ TEST(ClientSystem, ManyThreadsBlockingAndNot) {
   EXPECT_EQ(wrong, 0);
 }
 
+// As a daemon does that closes all that it does not know; and then it may open files of its own,
+// which have the same numbers. The library goes on by a new connection, and what is not its own it
+// neither writes to nor closes.
+TEST(ClientSystem, AProgramClosesWhatItDoesNotKnow) {
+  const uint64_t seed = test_seed();
+  ServerProcess server;
+  for (const bool near : {true, false}) {
+    for (const bool in_use_again : {true, false}) {
+      SCOPED_TRACE(fmt::format("near {}, in use again {}", near, in_use_again));
+      in_child([&] {
+        ::alarm(60);
+        std::mt19937_64 random(seed);
+        auto store = near ? server.connect(1_MiB).value() : server.connect_from_afar().value();
+        File file(*store, "a");
+        if (!file.round_trip(random, true) || !file.round_trip(random, false)) return false;
+        const std::string own = server.directory() + "/own";
+        for (int fd = 3; fd < 200; ++fd) ::close(fd);
+        int last = 2;
+        while (in_use_again && last < 200) {
+          last = ::open(own.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        }
+        for (int i = 0; i < 3; ++i) {
+          if (!file.round_trip(random, i % 2)) return false;
+        }
+        store.reset();
+        if (!in_use_again) return true;
+        struct stat is;
+        for (int fd = 3; fd < 200; ++fd) {
+          if (::fstat(fd, &is) != 0) return fmt::print("{} was closed\n", fd), false;
+        }
+        if (is.st_size != 0) fmt::print("{} bytes were written\n", is.st_size);
+        return is.st_size == 0;
+      });
+    }
+  }
+}
+
 TEST(ClientSystem, TheDestructorWaitsForWhatIsUnderWay) {
   ServerProcess server;
   std::vector<std::string> buffers(30, std::string(200'000, 'x'));

@@ -347,6 +347,34 @@ TEST_F(InCommon, WhatGoesOnIsWrittenTogether) {
   EXPECT_EQ(content(path("f")), oracle);
 }
 
+// What one client sends before it has the answer is seldom a reason to take the file back from it:
+// only if none of it has come when it asks.
+TEST_F(InCommon, AloneWithRequestsUnderWay) {
+  constexpr size_t kAtATime = 8, kSize = 1000;
+  const auto store = server_.connect().value();
+  Opened file(*store, "f");
+  std::array<std::string, kAtATime> bytes;
+  bytes.fill(std::string(kSize, 'a'));
+  std::atomic<size_t> left{0}, failed{0};
+  const auto end = std::chrono::steady_clock::now() + 60s;
+  for (size_t i = 0; i < 5000 || file.itself() == 0; ++i) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end) << "no shortcut was given";
+    for (size_t now = left; now >= kAtATime; now = left) left.wait(now);
+    left += 1;
+    store->submit(file.transfer(Op::write, i * kSize, bytes[i % kAtATime]), [&](Result<Reply>&& r) {
+      failed += !r;
+      left -= 1;
+      left.notify_one();
+    });
+  }
+  for (size_t now = left; now != 0; now = left) left.wait(now);
+  EXPECT_EQ(failed, 0u);
+  const auto status = control(server_.address(), "status", 10s, ServerProcess::runtime()).value();
+  const size_t at = status.find(R"("wanted_back": )");
+  ASSERT_NE(at, std::string::npos);
+  fmt::print("{}\n", status.substr(at, 20));
+}
+
 // A program may close descriptors that it does not know, and have others by their numbers.
 TEST_F(InCommon, NobodysDescriptorIsClosed) {
   int own = -1;

@@ -69,7 +69,11 @@ class ServerProcess {
   static RemoteRuntime runtime(uint64_t lent = 0) {
     RemoteRuntime r;
     r.lent = lent;
-    r.make_loop = [] { return std::make_unique<EpollLoop>(); };
+    r.make_loop = [] {
+      auto loop = std::make_unique<EpollLoop>();
+      loop->guard();
+      return loop;
+    };
     r.make_transport = [](Loop&) {
       return std::make_unique<SocketTransport>(SocketOptions{.shared_area = 4_MiB});
     };

@@ -235,13 +235,13 @@ wire::RequestId Hostile::next_id(uint8_t how) {
   return {slot, slots_[slot].sequence};
 }
 
-void Hostile::create() {
+void Hostile::create(const std::string& name, Access access) {
   wire::RequestMessage m;
   m.id = next_id(0);
   m.request.op = Op::create;
   m.request.handle = welcome_.root;
-  m.request.name = "hostile";
-  m.request.access = Access::both;
+  m.request.name = name;
+  m.request.access = access;
   m.request.mode = 0600;
   handle_ = {};
   right_ = {};
@@ -364,6 +364,31 @@ void Hostile::take_data(const Operands& x) {
 void Hostile::cancel(const Operands& x) {
   const uint16_t slot = x.how % (kHostileSlots + 1);
   send(wire::encode(wire::Cancel{{slot, slots_[slot].sequence + x.a % 2}}));
+}
+
+void Hostile::shortcut(const Operands& x) {
+  if (x.how % 8 < 3) {
+    wire::RequestMessage m;
+    m.request = request(Op::shortcut);
+    if (x.how & 64) m.request.flags = kFlagShared;
+    m.id = next_id(x.how & 63);
+    return send(wire::encode(m));
+  }
+  if (!region_) return;
+  ShortcutWord& word = region_->shortcut(x.a % (x.how & 128 ? kShortcuts : 4));
+  const uint32_t generation = 1 + x.b % 8;
+  switch (x.how % 8) {
+    case 3:
+    case 4:
+      word.enter(generation);
+      return;
+    case 5:
+      return word.leave();
+    case 6:
+      return word.move_on();
+    default:
+      scribble(std::as_writable_bytes(std::span(&word, 1)), {x.how, uint16_t(x.a & 3), x.b});
+  }
 }
 
 // A write in a box, with whatever is wrong about it.
@@ -552,6 +577,7 @@ void Hostile::hear_reply(const wire::ReplyMessage& reply) {
   if (!reply.result || sullied_) return;
   if (!reply.result->handle.empty()) handle_ = reply.result->handle;
   if (!reply.result->right.empty()) right_ = reply.result->right;
+  files_lent_ += !reply.result->data.empty();  // its path
 }
 
 }  // namespace forebay::fuzz

@@ -73,7 +73,7 @@ class Hostile {
 
   // Frames that are well formed.
   void hello(bool resume);
-  void create();
+  void create(const std::string& name = "hostile", Access access = Access::both);
   void transfer(Op op, const Operands& x);
   void list(Op op, const Operands& x);
   void settle_file(Op op, const Operands& x);  // commit, close
@@ -81,6 +81,9 @@ class Hostile {
   void take_data(const Operands& x);
   void cancel(const Operands& x);
   void box(const Operands& x);  // or what is none
+  // A file that it is lent (server/shortcuts.h): asks for one, or does to a word of one, its own or
+  // not, what nobody should: counts itself in and never out, out twice, or scribbles on it.
+  void shortcut(const Operands& x);
   void goodbye() { send(wire::encode_goodbye("enough")); }
 
   // And what is not.
@@ -96,7 +99,8 @@ class Hostile {
 
   void listen();  // to what has come
   bool refused() const { return refused_; }
-  bool quiet = false;     // does not ring when the server sleeps
+  unsigned files_lent() const { return files_lent_; }  // to it
+  bool quiet = false;                                  // does not ring when the server sleeps
   bool restless = false;  // what it shares for data changes all the time
   bool reckless = false;  // and the rings as well, if it is restless
 
@@ -130,6 +134,7 @@ class Hostile {
   bool sullied_ = false;  // what it hears may be its own doing
   bool aliased_ = false;  // the memory that it lends is that of the rings
   bool refused_ = false, deaf_ = false;
+  unsigned files_lent_ = 0;
 
   std::string in_;
   wire::Welcome welcome_;

@@ -135,8 +135,9 @@ class World {
     loop_.run_until([&] { return loop_.idle(); }, 1h);
     FOREBAY_ASSERT(loop_.idle(), "something still happens long after the last client went");
     const std::string status = server_->status();
-    for (const char* rest : {R"("sessions": [])", R"("flights": 0)", R"("in_use": 0)",
-                             R"("reservations": 0)", R"("leases": 0)", R"("recalls": 0)"}) {
+    for (const char* rest :
+         {R"("sessions": [])", R"("flights": 0)", R"("in_use": 0)", R"("used": 0)",
+          R"("reservations": 0)", R"("leases": 0)", R"("recalls": 0)"}) {
       FOREBAY_ASSERT(status.find(rest) != std::string::npos, status);
     }
     FOREBAY_ASSERT(memory_->open_rights() == 0, "the store holds files open");

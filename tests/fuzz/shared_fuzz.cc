@@ -111,6 +111,13 @@ void make_corpus(const std::filesystem::path& folder) {
                     .step(Step::bell, 1)
                     .step(Step::bell, 3)
                     .step(Step::socket_bytes, 0, 0));
+  save("lent-file", Program(kPosix)
+                        .step(Step::open_honest, 1)
+                        .step(Step::shortcut, 64)
+                        .step(Step::shortcut, 3)
+                        .step(Step::honest, 1, 100, 5000)
+                        .times(2, Step::shortcut, 5)
+                        .step(Step::shortcut, 15, 0, 63));
   save("raw", Program(kUnannounced).raw(std::string(40, 'r')));
   save("unwanted", Program()
                        .step(Step::cancel, 0, 0)

@@ -1,7 +1,9 @@
 // Random programs of a hostile client (shared_world.h), in every kind of build.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
+#include <vector>
 
 #include "shared_world.h"
 
@@ -42,6 +44,47 @@ TEST(HostileClient, HurtsNobody) {
     const std::string program = any_program(random);
     play_shared(std::as_bytes(std::span(program)));
   }
+}
+
+// It is lent the file of an honest client (server/shortcuts.h), and does not play by the rules:
+// that one and the next wait for it for a while, and no longer.
+TEST(HostileClient, IsLentAFile) {
+  using Steps = std::vector<std::array<unsigned, 4>>;  // of Step::shortcut: what, how, a, b
+  constexpr auto s = static_cast<unsigned>(Step::shortcut);
+  const std::vector<Steps> ways = {
+      {{s, 3}},                                       // in, and never out
+      {{s, 3}, {s, 5}, {s, 5}},                       // out twice
+      {{s, 5}, {s, 3}},                               // out before it was in
+      {{s, 15, 0, 63}, {s, 3}},                       // the word is scribbled on
+      {{s, 3}, {s, 64}, {s, 3, 1, 1}, {s, 5, 0, 0}},  // and again
+      {{s, 3}, {static_cast<unsigned>(Step::connect)}, {s, 3}},
+  };
+  unsigned lent = 0;
+  for (size_t way = 0; way < ways.size(); ++way) {
+    SCOPED_TRACE(way);
+    std::string program;
+    const auto add = [&](const std::array<unsigned, 4>& x) {
+      for (const unsigned byte : {x[0], x[1], x[2] & 255, x[2] >> 8, x[3] & 255, x[3] >> 8}) {
+        program += static_cast<char>(byte);
+      }
+    };
+    const auto answered = [&] {  // most likely
+      for (int i = 0; i < 4; ++i) add({static_cast<unsigned>(Step::wait)});
+    };
+    add({static_cast<unsigned>(Step::open_honest), 1});
+    answered();
+    add({s, 64});
+    answered();
+    for (const auto& step : ways[way]) add(step);
+    for (unsigned i = 0; i < 6; ++i) add({static_cast<unsigned>(Step::honest), i, 100 * i, 5000});
+    add({s, 64});
+    SharedWorld world(kPosix);
+    world.begin(0);
+    world.play(std::as_bytes(std::span(program)));
+    lent += world.hostile().files_lent();
+    world.end();
+  }
+  EXPECT_GE(lent, 1u);
 }
 
 }  // namespace

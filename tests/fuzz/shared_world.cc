@@ -16,6 +16,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
+constexpr const char* kBeside = "honest-one-beside-it";
+constexpr const char* kAfter = "honest-one-afterwards";
 constexpr uint64_t kHonestFile = 20_KiB;
 constexpr auto kStoreTime = 1ms;
 constexpr auto kLongest = 10s;  // after which something hangs
@@ -136,6 +138,7 @@ SharedWorld::SharedWorld(unsigned mode) : mode_(mode) {
   options.eager_max = kHostileEager;
   options.eager_session = 4 * kHostileEager;
   options.grace = 1ms;
+  options.stall = 3s;  // for whoever does not let go of a file
   server_ = std::make_unique<Server>(options, loop_, std::vector<Loop*>{&loop_}, counters_);
   ExportOptions exported;
   exported.name = "x";
@@ -147,8 +150,8 @@ SharedWorld::SharedWorld(unsigned mode) : mode_(mode) {
   listener_ =
       transport_.listen(address_, loop_, [this](auto c) { server_->accept(std::move(c)); }).value();
   thread_ = std::make_unique<LoopThread>(loop_, "server");
-  beside_ = std::make_unique<Honest>(address_, "honest-one-beside-it");
-  after_ = std::make_unique<Honest>(address_, "honest-one-afterwards");
+  beside_ = std::make_unique<Honest>(address_, kBeside);
+  after_ = std::make_unique<Honest>(address_, kAfter);
 }
 
 std::unique_ptr<Store> SharedWorld::make_store() {
@@ -278,6 +281,10 @@ bool SharedWorld::hostile_step(Step what, const Operands& x) {
       return hostile_.hello(x.how & 1), true;
     case Step::create:
       return hostile_.create(), true;
+    case Step::open_honest:
+      return hostile_.create(x.how % 2 ? kBeside : kAfter, Access::read), true;
+    case Step::shortcut:
+      return hostile_.shortcut(x), true;
     case Step::goodbye:
       return hostile_.goodbye(), true;
     case Step::hang_up:
@@ -308,8 +315,8 @@ void SharedWorld::wait_until_empty() {
   std::string status;
   const auto empty = [&] {
     on_loop([&] { status = server_->status(); });
-    for (const char* rest :
-         {R"("sessions": [])", R"("flights": 0)", R"("in_use": 0)", R"("reservations": 0)"}) {
+    for (const char* rest : {R"("sessions": [])", R"("flights": 0)", R"("in_use": 0)",
+                             R"("used": 0)", R"("reservations": 0)"}) {
       if (status.find(rest) == std::string::npos) return false;
     }
     return !memory_ || memory_->open_rights() == 0;

@@ -65,6 +65,8 @@ enum class Step : uint8_t {
   create,
   goodbye,
   hang_up,
+  shortcut,
+  open_honest,  // the file of an honest client, to read it
   count
 };
 
