@@ -58,11 +58,12 @@ class InWindow {
   // As plan::find_in_runs(), in the same runs.
   template <class Fn>
   void find(std::span<const Extent> runs, size_t number, Fn&& fn) const {
-    const auto [stream, first] = begins_[number];
+    const Length stream = begins_[number].stream;
+    const size_t first = begins_[number].run;
     const Length end =
         number + 1 < begins_.size() ? begins_[number + 1].stream : part_.from + part_.length;
     plan::find_in_runs(runs.subspan(first), plan::ViewPart{part_.view, stream, end - stream},
-                       [&, first = first](size_t run, Offset at, Length from, uint64_t length) {
+                       [&](size_t run, Offset at, Length from, uint64_t length) {
                          fn(first + run, at, from, length);
                        });
   }

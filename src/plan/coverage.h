@@ -125,9 +125,8 @@ uint64_t find_in_runs(std::span<const Extent> runs, const ViewPart& part, Fn&& f
 // The same with places in the window's buffer: fn(place, place in the part's stream, length).
 template <class Fn>
 uint64_t place_in_window(const PlacedRuns& window, const ViewPart& part, Fn&& fn) {
-  const auto [runs, places] = window;
-  return find_in_runs(runs, part, [&](size_t run, Offset begin, Length at, uint64_t length) {
-    fn(places[run] + (begin - runs[run].offset).value, at, length);
+  return find_in_runs(window.runs, part, [&](size_t run, Offset begin, Length at, uint64_t length) {
+    fn(window.places[run] + (begin - window.runs[run].offset).value, at, length);
   });
 }
 // For who places one part only: adds up the runs as it goes.
