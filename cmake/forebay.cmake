@@ -35,8 +35,7 @@ elseif(FOREBAY_SANITIZE STREQUAL "thread")
 endif()
 
 if(FOREBAY_SANITIZE)
-  # Ten sources in one compilation: 60 % of the time. The release build compiles each alone, but for
-  # tests and programs.
+  # Ten sources in one compilation: 60 % of the time. The release build compiles each alone.
   set(CMAKE_UNITY_BUILD ON)
   set(CMAKE_UNITY_BUILD_BATCH_SIZE 10)
   # To g++ what is included is a header, whose classes should not hold what is in a nameless namespace.
@@ -73,16 +72,6 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_link_libraries(forebay_test_headers PRIVATE GTest::gtest)
   target_precompile_headers(forebay_test_headers PRIVATE ${common} <gtest/gtest.h>)
 endif()
-
-# forebay_together(TARGET): compiles its sources five at a time, in half of the time. Halves of what the
-# sanitizer builds take, so that names meet there already. Not for libraries: each of their sources
-# shows that it includes what it uses.
-function(forebay_together target)
-  if(NOT FOREBAY_SANITIZE)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
-    target_compile_options(${target} PRIVATE "$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>")
-  endif()
-endfunction()
 
 # forebay_headers(TARGET library|test): compiles the target's sources with such a header.
 function(forebay_headers target kind)
@@ -126,7 +115,6 @@ function(forebay_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
   forebay_headers(${name} test)
-  forebay_together(${name})
   if(ARG_SHARDS)
     math(EXPR last "${ARG_SHARDS} - 1")
     foreach(shard RANGE ${last})

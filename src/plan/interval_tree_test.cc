@@ -11,9 +11,9 @@
 namespace forebay::plan {
 namespace {
 
-using Model = std::multimap<uint64_t, Extent>;  // by id
+using Ranges = std::multimap<uint64_t, Extent>;  // by id
 
-void compare(const IntervalTree& tree, const Model& model, Extent range) {
+void compare(const IntervalTree& tree, const Ranges& model, Extent range) {
   std::vector<std::pair<uint64_t, uint64_t>> found, expected;
   uint64_t last = 0;
   tree.visit(range, [&](Extent e, uint64_t id) {
@@ -33,7 +33,7 @@ TEST(IntervalTree, FindsWhatBruteForceFinds) {
   std::mt19937_64 random(test_seed());
   for (int round = 0; round < 50; ++round) {
     IntervalTree tree;
-    Model model;
+    Ranges model;
     uint64_t next = 0;
     for (int i = 0; i < 400; ++i) {
       if (model.empty() || random() % 5 < 3) {
