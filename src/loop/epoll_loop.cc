@@ -153,9 +153,9 @@ void EpollLoop::Impl::close_own() const {
   }
 }
 
-bool EpollLoop::Impl::add(int fd, uint32_t events, Ready* ready, int how) const {
+bool EpollLoop::Impl::add(int fd, uint32_t wanted, Ready* ready, int how) const {
   epoll_event event{};
-  event.events = events;
+  event.events = wanted;
   event.data.ptr = ready;
   return ::epoll_ctl(epoll, how, fd, &event) == 0;
 }

@@ -111,7 +111,9 @@ Result<std::string> KeyAsked::challenge(std::span<const std::byte, kKeyHello> he
     return Error(EPROTO, "its first bytes are no hello");
   }
   role_ = static_cast<KeyRole>(role);
-  std::string out(kKeyMagic);
+  std::string out;
+  out.reserve(kKeyChallenge);
+  out += kKeyMagic;
   out.append(8, '\0');
   out += text_of(nonce_);
   said_ = std::string(text_of(hello)) + out;

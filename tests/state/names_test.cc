@@ -36,7 +36,8 @@ class Namer {
   void work(const std::string& mine, unsigned most) {
     for (unsigned n = 0; n < most; ++n) {
       const std::string a = fmt::format("{}.{}.a", mine, n), b = a + "b", d = a + "d";
-      const auto file = must("create", make(a));
+      const auto file = make(a);
+      must("create", file);
       if (!file) return;
       must("write", write(*file, a));
       must("close", close(*file));
@@ -98,11 +99,10 @@ class Namer {
     r.right = file.right;
     return store_->call(std::move(r));
   }
-  Result<Reply> must(const char* what, Result<Reply> result) {
+  void must(const char* what, const Result<Reply>& result) {
     std::lock_guard lock(told_.mutex);
     result ? void(++told_.done)
            : told_.errors.push_back(fmt::format("{}: {}", what, result.error().message()));
-    return result;
   }
   void one(unsigned round, size_t kind, const char* what, const Result<Reply>& result, int other) {
     std::lock_guard lock(told_.mutex);
