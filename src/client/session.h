@@ -249,6 +249,7 @@ class Session final : private Link::User {
   std::vector<FlightRef> begun_;    // here, by other threads
   bool asking_ = false;             // for a shortcut, before the front of the queue is sent:
   Handle asked_;                    // to this file
+  std::optional<Time> drained_by_;  // nothing of it is under way, or it is not asked
   std::vector<uint64_t> lanes_;     // the last sequence of each (core/op.h, Once)
   std::vector<uint16_t> free_lanes_;
   bool in_parts_ = false;    // a request that was cut is in a slot

@@ -6,6 +6,12 @@
 
 namespace forebay {
 
+namespace {
+
+constexpr Duration kDrain = std::chrono::milliseconds(20);
+
+}  // namespace
+
 // The front of the queue can be done here as soon as what is in boxes is answered.
 bool Session::waits_for_shortcut() const {
   const Request& r = queue_.front()->message.request;
@@ -64,12 +70,13 @@ bool Session::written_here(FlightRef& flight) {
 
 // Is a large request of the front of the queue worth a question first? It is asked when nothing of
 // the file is under way: those who keep several requests under way would never leave a moment in
-// which it is nobody's.
+// which it is nobody's. But not for long, because what is under way may wait for somebody else; nor
+// by holders of leases, who may have to write before others go on.
 bool Session::asks_for_shortcut() {
   const Flight& front = *queue_.front();
   const Request& r = front.message.request;
   if (!shortcuts_ || !region_ || front.parts || front.cancelled || lacks(r.handle) ||
-      !Shortcuts::may_begin(r)) {
+      !leases_.empty() || lease_asks_ != 0 || !Shortcuts::may_begin(r)) {
     return false;
   }
   if (asking_) return r.handle == asked_;
@@ -84,8 +91,17 @@ bool Session::asks_for_shortcut() {
   asker.right = r.right;
   asker.file = r.file;
   if (!shortcuts_->worth_asking(asker)) return false;
-  if (std::ranges::any_of(slots_, busy)) return true;
+  const bool waits = std::ranges::any_of(slots_, busy);
+  if (waits && !drained_by_) {
+    drained_by_ = loop_.now() + kDrain;
+    loop_.after(kDrain, [weak = std::weak_ptr<Session*>(alive_)] {
+      if (const auto session = weak.lock()) (*session)->pump();
+    });
+  }
+  if (waits && loop_.now() < *drained_by_) return true;
+  drained_by_.reset();
   Request question = shortcuts_->question(asker);
+  if (waits) return false;  // another time
   asking_ = true;
   asked_ = r.handle;
   auto flight =

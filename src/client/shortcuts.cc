@@ -504,8 +504,9 @@ Result<uint64_t> Shortcuts::write_whole(const Request& r, const Path& path) {
     memory[static_cast<size_t>(count++)] = {r.memory.at(piece.offset), piece.length.value};
   }
   const uint64_t total = r.file.total().value;
-  const ssize_t n =
-      ::pwritev(path.fd(), memory.data(), count, static_cast<off_t>(r.file.bounds().offset.value));
+  const auto at = static_cast<off_t>(r.file.bounds().offset.value);
+  const ssize_t n = count == 1 ? ::pwrite(path.fd(), memory[0].iov_base, memory[0].iov_len, at)
+                               : ::pwritev(path.fd(), memory.data(), count, at);
   if (n < 0) return Error(errno);
   if (static_cast<uint64_t>(n) != total) return Error(ENOTCONN);
   return total;
