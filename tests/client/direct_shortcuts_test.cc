@@ -3,9 +3,11 @@
 // server, and all of it in order.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <thread>
@@ -115,6 +117,44 @@ TEST_F(DirectShortcuts, AnyRequest) {
   }
   EXPECT_GT(file.itself(), 0u);
   EXPECT_EQ(content(path("f")), oracle);
+}
+
+TEST_F(DirectShortcuts, LargeOnesByTwoThreads) {
+  constexpr uint64_t kSize = 21_MiB;
+  const auto store = server_.connect().value();
+  Opened file(*store, "f");
+  const Pages pages(kSize), seen(kSize + 8_MiB);
+  const uint64_t before = file.itself();
+  for (int i = 0; i < 4; ++i) {
+    for (uint64_t at = 0; at < kSize; at += 64)
+      std::memset(pages.bytes().data() + at, static_cast<int>(random_()), 64);
+    ASSERT_EQ(call(file, Op::write, 0, pages).value().count, kSize);
+    ASSERT_EQ(call(file, Op::read, 0, seen).value().count, kSize);  // and the end of file
+    ASSERT_TRUE(seen.text().substr(0, kSize) == pages.text());
+  }
+  EXPECT_GT(file.itself(), before);
+  EXPECT_TRUE(content(path("f")) == pages.text());
+}
+
+// What an error says was written is what was written.
+TEST_F(DirectShortcuts, ALargeOneThatFails) {
+  constexpr uint64_t kSize = 17_MiB, kMost = 6_MiB;
+  const auto store = server_.connect().value();
+  Opened file(*store, "f");
+  take(file, std::make_shared<Pages>(1_MiB, 't'));
+  const Pages pages(kSize, 'p');
+  rlimit limit;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit less{kMost, limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &less), 0);
+  const auto wrote = call(file, Op::write, 0, pages);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  std::signal(SIGXFSZ, handler);
+  ASSERT_FALSE(wrote);
+  EXPECT_EQ(wrote.error().code(), EFBIG);
+  EXPECT_EQ(wrote.error().done(), kMost);
+  EXPECT_TRUE(content(path("f")) == std::string(kMost, 'p'));
 }
 
 // Several under way, which overlap now and then, and some that the server has to do.
