@@ -251,6 +251,39 @@ TEST_F(DirectShortcuts, TheServerCrashes) {
   }
 }
 
+// What a process had under way when it was killed lands before anybody else's, or never.
+TEST_F(DirectShortcuts, ByAKilledProcess) {
+  for (int i = 0; i < 10; ++i) {
+    int ready[2];
+    ASSERT_EQ(::pipe(ready), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const auto store = server_.connect().value();
+      Opened file(*store, "f");
+      const auto pages = std::make_shared<Pages>(8_MiB, 'w');
+      take(file, pages);
+      FOREBAY_ASSERT(::write(ready[1], "!", 1) == 1);
+      for (;; wait()) {
+        for (int n = 0; n < 4; ++n) submit(file, Op::write, 0, pages);
+      }
+    }
+    char byte;
+    ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+    ::usleep(static_cast<useconds_t>(random_() % 10'000));
+    ::kill(child, SIGKILL);  // not waited for yet: it stays as a zombie
+    const auto store = server_.connect().value();
+    Opened file(*store, "f");
+    const Pages mine(4_MiB, 'm'), seen(4_MiB);
+    ASSERT_TRUE(call(file, Op::write, 0, mine));
+    std::this_thread::sleep_for(30ms);
+    ASSERT_TRUE(call(file, Op::read, 0, seen));
+    EXPECT_TRUE(seen.text() == mine.text());
+    ::waitpid(child, nullptr, 0);
+    ::close(ready[0]);
+    ::close(ready[1]);
+  }
+}
+
 TEST_F(DirectShortcuts, NoDescriptorStaysOpen) {
   const auto store = server_.connect().value();
   for (int i = 0; i < 10; ++i) {
