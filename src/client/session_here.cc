@@ -75,8 +75,8 @@ bool Session::written_here(FlightRef& flight) {
 bool Session::asks_for_shortcut() {
   const Flight& front = *queue_.front();
   const Request& r = front.message.request;
-  if (!shortcuts_ || !region_ || front.parts || front.cancelled || lacks(r.handle) ||
-      !leases_.empty() || lease_asks_ != 0 || !Shortcuts::may_begin(r)) {
+  if (!shortcuts_ || !region_ || !Shortcuts::may_begin(r) || front.parts || front.cancelled ||
+      lacks(r.handle) || !leases_.empty() || lease_asks_ != 0) {
     return false;
   }
   if (asking_) return r.handle == asked_;
@@ -130,8 +130,8 @@ bool Session::waits_for_thread() const {
 // By a thread of the shortcuts, which tells the loop.
 bool Session::begun_here(FlightRef& flight) {
   Request& r = flight->message.request;
-  if (!shortcuts_ || !region_ || flight->parts || flight->cancelled || lacks(r.handle) ||
-      !Shortcuts::may_begin(r) || follows_sent(r)) {
+  if (!shortcuts_ || !region_ || !Shortcuts::may_begin(r) || flight->parts || flight->cancelled ||
+      lacks(r.handle) || follows_sent(r)) {
     return false;
   }
   r.caller = flight->caller;
