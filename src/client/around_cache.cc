@@ -12,7 +12,7 @@ namespace forebay {
 
 namespace {
 
-constexpr size_t kMostPieces = 256;  // of memory
+constexpr size_t kMostOfMemory = 256;  // of memory
 
 class ByTwo {
  public:
@@ -74,7 +74,8 @@ Result<uint64_t> move_by_two(Length total, Length step, const MoveStep& move, po
 }
 
 bool is_blocks(const Request& r, uint64_t block) {
-  if (r.file.empty() || !r.file.contiguous() || r.memory.shape.pieces() > kMostPieces) return false;
+  if (r.file.empty() || !r.file.contiguous() || r.memory.shape.pieces() > kMostOfMemory)
+    return false;
   const Extent at = r.file.bounds();
   if (at.offset.value % block != 0 || at.length.value % block != 0) return false;
   for (ExtentCursor memory(r.memory.shape); !memory.done();) {
@@ -90,7 +91,7 @@ bool is_blocks(const Request& r, uint64_t block) {
 Result<uint64_t> move_blocks(int fd, const Request& r, Length from, Length length, uint64_t block) {
   std::vector<iovec> pieces;
   const bool aligned =
-      posix::aligned_pieces(r.memory.slice(from, length), block, kMostPieces, pieces);
+      posix::aligned_pieces(r.memory.slice(from, length), block, kMostOfMemory, pieces);
   FOREBAY_ASSERT(aligned);
   const auto begin = static_cast<off_t>(r.file.bounds().offset.value + from.value);
   const bool write = r.op == Op::write;
