@@ -1,9 +1,8 @@
 // One client rewrites a file in requests of 8 MiB through an export that is direct, and by an
-// io_uring of its own, with O_DIRECT and registered memory. On both sides as many transfers of 1
-// MiB are under way at any time: with ordinary memory four, by two requests at a time, of which
-// four chunks fit in the memory that client and server share; with memory of fb_alloc, which the
-// server reaches itself, eight, four of each of two requests. Each has written the file once before
-// it counts: memory is there then, and registered.
+// io_uring of its own, with O_DIRECT and registered memory. On both sides eight transfers of 1 MiB
+// are under way at any time: ours are two requests, which the client does itself by calls of 4 MiB
+// (client/shortcuts.h), or of which the server has four chunks each in hand. Each has written the
+// file once before it counts: memory is there then, and registered.
 #include "bench/direct_row.h"
 
 #include <fcntl.h>
@@ -28,14 +27,18 @@ constexpr uint64_t kFile = 256_MiB;
 constexpr uint64_t kRequest = 8_MiB;
 constexpr uint64_t kTransfer = 1_MiB;
 constexpr unsigned kRequests = 2;
+constexpr unsigned kDepth = 8;
 
 struct DirectSpec {
   std::string id;
   bool allocated;  // memory of fb_alloc
-  unsigned depth;  // transfers at a time
   double at_least;
+  bool forwarded = false;  // without shortcuts
 };
-const DirectSpec kRows[] = {{"stream-direct", false, 4, 0.95}, {"stream-direct-alloc", true, 8, 0}};
+const DirectSpec kRows[] = {{"stream-direct", false, 0.95},
+                            {"stream-direct-alloc", true, 0},
+                            {"stream-direct-forwarded", false, 0, true},
+                            {"stream-direct-alloc-forwarded", true, 0, true}};
 
 void fill(std::span<std::byte> bytes) {
   for (uint64_t i = 0; i < bytes.size(); ++i)
@@ -113,14 +116,14 @@ class OurStream {
   std::atomic<bool> failed_{false};
 };
 
-void their_stream(Uring& ring, unsigned depth, int fd, std::span<std::byte> bytes, int memory) {
+void their_stream(Uring& ring, int fd, std::span<std::byte> bytes, int memory) {
   iovec pieces[kRequest / kTransfer];
   for (size_t i = 0; i < std::size(pieces); ++i)
     pieces[i] = {bytes.data() + i * kTransfer, kTransfer};
-  std::vector<Uring::Ended> ended(depth);
+  std::vector<Uring::Ended> ended(kDepth);
   unsigned under_way = 0;
   for (uint64_t at = 0; at < kFile || under_way > 0;) {
-    for (; under_way < depth && at < kFile; at += kTransfer, ++under_way) {
+    for (; under_way < kDepth && at < kFile; at += kTransfer, ++under_way) {
       const bool taken = ring.submit({.write = true,
                                       .fd = fd,
                                       .at = Offset(at),
@@ -137,7 +140,9 @@ void their_stream(Uring& ring, unsigned depth, int fd, std::span<std::byte> byte
 }
 
 Row direct_row(const BenchOptions& options, const std::string& scratch, const DirectSpec& spec) {
-  const Bed bed(scratch, "posix", kPool, true, {{"export.bench.direct", "true"}});
+  const Bed bed(scratch, "posix", kPool, true,
+                {{"export.bench.direct", "true"},
+                 {"export.bench.shortcuts", spec.forwarded ? "false" : "true"}});
   const std::string path = bed.directory() + "/stream";
   const Worker ours = [&](int, const std::function<void()>& go, Shared& out) {
     const auto store = must(bed.connect(Socket::unix_socket));
@@ -158,13 +163,13 @@ Row direct_row(const BenchOptions& options, const std::string& scratch, const Di
     out.verified = holds(path, bytes);
   };
   const Worker theirs = [&](int, const std::function<void()>& go, Shared& out) {
-    const auto ring = must(Uring::open(spec.depth));
+    const auto ring = must(Uring::open(kDepth));
     const DirectFile file(path);
     const Pages bytes(kRequest);
     const int memory = must(ring->add_memory(bytes.bytes()));
-    their_stream(*ring, spec.depth, file.fd(), bytes.bytes(), memory);
+    their_stream(*ring, file.fd(), bytes.bytes(), memory);
     go();
-    their_stream(*ring, spec.depth, file.fd(), bytes.bytes(), memory);
+    their_stream(*ring, file.fd(), bytes.bytes(), memory);
     out.operations = kFile / kRequest;
     out.verified = holds(path, bytes.bytes());
   };
@@ -182,7 +187,7 @@ Row direct_row(const BenchOptions& options, const std::string& scratch, const Di
   row.what = fmt::format(
       "1 client, requests of 8 MiB{}, {} transfers of 1 MiB at a time, O_DIRECT, an allocated "
       "file that is not in the page cache",
-      spec.allocated ? ", memory of fb_alloc" : "", spec.depth);
+      spec.allocated ? ", memory of fb_alloc" : "", kDepth);
   row.against = "the client's own io_uring with O_DIRECT and registered memory";
   compare(row, us, them, false);
   row.verified = row.verified && warm.verified;

@@ -1,4 +1,4 @@
-// The row stream-direct of `forebay bench forward`: a stream around the page cache.
+// The rows stream-direct of `forebay bench forward`: a stream around the page cache.
 #pragma once
 
 #include "bench/measure.h"

@@ -145,6 +145,8 @@ int fb_close(fb_file* file);
 // value that the key does not have. Keys:
 //   direct        on, off: does data of this file go around the server's page cache? To fb_open
 //                 only (ENOTSUP here); for all who have the file open, until the last closes it.
+//                 off is as without the hint: it takes nothing back that the export or another
+//                 client wants.
 //   write_behind  on, off: may writes be acknowledged before they are in the file system, until the
 //                 next fb_fsync or fb_close? Without the hint only if the export is configured so;
 //                 on has no effect if the export does not allow it. An error of such a write is

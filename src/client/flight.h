@@ -22,6 +22,11 @@ struct Session::StopRelay {
   }
 };
 
+// Where an append goes is not known here.
+inline bool may_touch(const Request& a, const Request& b) {
+  return ((a.flags | b.flags) & kFlagAppend) != 0 || may_overlap(a.file, b.file);
+}
+
 struct Session::Flight {
   Flight(Request&& request, Completion&& completion)
       : message(std::move(request)), caller(message.request.caller), done(std::move(completion)) {}

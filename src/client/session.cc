@@ -29,11 +29,6 @@ constexpr Duration kRemembered = std::chrono::minutes(10);
 constexpr Duration kLeastLook = std::chrono::milliseconds(50);
 constexpr Duration kMostLook = std::chrono::seconds(1);
 
-// Where an append goes is not known here.
-bool may_touch(const Request& a, const Request& b) {
-  return ((a.flags | b.flags) & kFlagAppend) != 0 || may_overlap(a.file, b.file);
-}
-
 // A name that no other client has.
 Once random_client() {
   std::random_device device;
@@ -127,11 +122,13 @@ void Session::check_idle() {
 bool Session::busy_with(const Handle& file) const {
   const auto about = [&](const FlightRef& f) { return f && f->message.request.handle == file; };
   return uncommitted_.knows(file) || std::ranges::any_of(queue_, about) ||
+         std::ranges::any_of(begun_, about) ||
          std::ranges::any_of(slots_, [&](const Slot& slot) { return about(slot.flight); });
 }
 
-// Invariants 3, 6 and 7.
+// Invariants 3, 6, 7 and 8.
 bool Session::must_wait(const Request& r) const {
+  if (!begun_.empty() && meets_begun(r)) return true;
   if (boxed_ != 0 && meets(r, true)) return true;
   const bool writes = r.op == Op::write || r.op == Op::resize || r.op == Op::fallocate;
   if (!(writes && reads_ + joints_ != 0) && !(r.op == Op::read && joints_ != 0)) return false;
@@ -164,69 +161,12 @@ void Session::pump() {
          !must_wait(queue_.front()->message.request) &&
          (boxed_ == 0 || !queue_.front()->parts)) {  // where its parts lie is not in the request
     if (report_loss()) continue;
-    if (waits_for_shortcut()) return;
+    if (waits_for_shortcut() || asks_for_shortcut() || waits_for_thread()) return;
     FlightRef flight = next_flight();
-    if (written_here(flight)) continue;
+    if (written_here(flight) || begun_here(flight)) continue;
     if (shortcuts_) shortcuts_->sending(flight->message.request);
     issue(std::move(flight));
   }
-}
-
-// The front of the queue can be done here as soon as what is in boxes is answered.
-bool Session::waits_for_shortcut() const {
-  const Request& r = queue_.front()->message.request;
-  if (!shortcuts_ || boxed_ == 0 || !Shortcuts::may_write_here(r)) return false;
-  if (!shortcuts_->has(r)) return false;
-  bool any = false;
-  for (const Slot& slot : slots_) {
-    if (!slot.flight || slot.flight->message.request.handle != r.handle) continue;
-    if (!slot.flight->boxed) return false;
-    any = true;
-  }
-  return any;
-}
-
-// What its completion submits is sent, or done, when all have completed.
-bool Session::written_here(FlightRef& flight) {
-  Request& r = flight->message.request;
-  if (!shortcuts_ || !region_ || flight->parts || flight->cancelled || lacks(r.handle) ||
-      !Shortcuts::may_write_here(r)) {
-    return false;
-  }
-  const auto of_file = [&](const Slot& s) {
-    return s.flight && s.flight->message.request.handle == r.handle;
-  };
-  r.caller = flight->caller;
-  std::optional<Result<Reply>> result;
-  // Two handles may be of one file: nothing that was sent before may come after it.
-  const auto before = [&](const Slot& s) {
-    if (!s.flight) return false;
-    const wire::RequestMessage& m = s.flight->message;
-    return m.request.op == Op::resize || m.request.op == Op::fallocate ||
-           (is_transfer(m.request.op) && (m.list_blocks != 0 || may_touch(m.request, r)));
-  };
-  if (std::ranges::none_of(slots_, of_file) && std::ranges::none_of(slots_, before)) {
-    result = shortcuts_->write_here(r);
-  }
-  if (!result) {
-    if (flight->background || !flight->members.empty()) shortcuts_->ask_later(r);
-    return false;
-  }
-  if (!*result && !flight->members.empty()) return part_joint(std::move(flight)), true;
-  flight->result = std::move(*result);
-  written_.push_back(std::move(flight));
-  if (written_.size() > 1) return true;
-  loop_.post([weak = std::weak_ptr<Session*>(alive_)] {
-    const auto alive = weak.lock();
-    if (!alive) return;
-    Session& session = **alive;
-    const Gathering together(session);
-    for (FlightRef& done : std::exchange(session.written_, {})) {
-      Result<Reply> of = std::move(*done->result);
-      session.complete(std::move(done), std::move(of));
-    }
-  });
-  return true;
 }
 
 // When everything that has arrived is delivered.

@@ -33,13 +33,17 @@
 //     requests are sent after what is already under way.
 //  7. Nothing that must come after a write in a box is sent while that is unanswered, and nothing
 //     that must come after an unanswered frame goes into a box: between the two there is no order.
+//  8. Nothing that must come after what is being done here is sent meanwhile: should that fail, it
+//  is
+//     sent after all.
 //
 // Boxes (transport/shared_box.h): a small write in one piece, to a server on this node (or a joint
 // of some that go on from each other), is put into memory instead of being encoded and sent. If the
 // connection is lost, it is sent again as a frame.
 //
 // Shortcuts (shortcuts.h): a small write, or a joint of some that go on from each other, is done
-// here instead of being sent, when its turn has come and nothing else of its file is unanswered.
+// here instead of being sent, when its turn has come and nothing else of its file is unanswered. A
+// large request on a file around the page cache is done by a thread of the shortcuts'.
 //
 // Locks that wait (Op::lock) keep their slots as long as that takes. So that there are always slots
 // for what they wait for, only some do; the others are tried from time to time. What is held is
@@ -169,8 +173,17 @@ class Session final : private Link::User {
   bool fits_box(const Flight& flight) const;
   void put_in_box(Flight& flight);
   bool report_loss();
+
+  // Done here (session_here.cc).
   bool waits_for_shortcut() const;
+  bool follows_sent(const Request& request) const;
   bool written_here(FlightRef& flight);
+  bool asks_for_shortcut();
+  bool waits_for_thread() const;
+  bool begun_here(FlightRef& flight);
+  void ended_here(const Flight* which, std::optional<Result<Reply>> result);
+  bool meets_begun(const Request& request) const;
+
   void issue(FlightRef flight);
   void shape(Flight& flight);
   uint64_t place_of(const Flight& flight) const;
@@ -233,6 +246,10 @@ class Session final : private Link::User {
   std::vector<uint16_t> free_slots_;
   std::deque<FlightRef> queue_;
   std::vector<FlightRef> written_;  // here, and about to be completed
+  std::vector<FlightRef> begun_;    // here, by other threads
+  bool asking_ = false;             // for a shortcut, before the front of the queue is sent:
+  Handle asked_;                    // to this file
+  std::optional<Time> drained_by_;  // nothing of it is under way, or it is not asked
   std::vector<uint64_t> lanes_;     // the last sequence of each (core/op.h, Once)
   std::vector<uint16_t> free_lanes_;
   bool in_parts_ = false;    // a request that was cut is in a slot

@@ -8,9 +8,9 @@
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <list>
 #include <random>
 
+#include "client/around_cache.h"
 #include "store/posix_io.h"
 
 namespace forebay {
@@ -44,7 +44,7 @@ bool is_whole(const Request& r) {
 // Not to be asked again.
 bool is_final(const Error& why) {
   return why.code() == EOPNOTSUPP || why.code() == EACCES || why.code() == EPERM ||
-         why.code() == EBADF;
+         why.code() == EBADF || why.code() == EINVAL;
 }
 
 Time coarse_now() {
@@ -88,71 +88,11 @@ Result<Fd> open_file(const std::string& path, const Identity& meant, int flags) 
 
 }  // namespace
 
-// Who is at which bytes.
-class Shortcuts::Turns {
-  struct At {
-    Extent bytes;
-    bool write;
-
-    bool conflicts(const At& other) const {
-      return (write || other.write) && other.bytes.offset < bytes.end() &&
-             bytes.offset < other.bytes.end();
-    }
-  };
-  using Place = std::list<At>::iterator;
-
- public:
-  class Turn {
-   public:
-    Turn(Turns& turns, Extent bytes, bool write, Wait wait)
-        : turns_(turns), place_(turns_.begin({bytes, write}, wait)) {}
-    ~Turn() {
-      if (place_) turns_.end(*place_);
-    }
-    Turn(const Turn&) = delete;
-    bool mine() const { return place_.has_value(); }
-
-   private:
-    Turns& turns_;
-    const std::optional<Place> place_;
-  };
-
- private:
-  // Those who came before, waiting or not, go first.
-  std::optional<Place> begin(At at, Wait wait) {
-    std::unique_lock lock(mutex_);
-    const Place mine = at_.insert(at_.end(), at);
-    const auto free = [&] {
-      return std::none_of(at_.begin(), mine, [&](const At& other) { return at.conflicts(other); });
-    };
-    if (wait == Wait::no && !free()) {
-      at_.erase(mine);
-      return std::nullopt;
-    }
-    while (!free()) {
-      ++waiting_;
-      changed_.wait(lock);
-      --waiting_;
-    }
-    return mine;
-  }
-  void end(Place place) {
-    std::lock_guard lock(mutex_);
-    at_.erase(place);
-    if (waiting_ > 0) changed_.notify_all();
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::list<At> at_;  // in the order of arrival
-  unsigned waiting_ = 0;
-};
-
 struct Shortcuts::OpenFile {
   Fd fd;
   Identity identity;
   off_t mark = -1;  // where it stands, which nothing else has a use for
-  bool reads = false, writes = false;
+  bool reads = false, writes = false, direct = false;
   Descriptor* known = nullptr;  // for a forked child
 
   // False: it cannot be known again.
@@ -177,6 +117,7 @@ struct Shortcuts::Path {
   std::shared_ptr<OpenFile> opened;
   bool reads = false, writes = false;
   bool common = false;  // with others, who write too
+  uint64_t block = 0;   // around the page cache; 0: not
   std::shared_ptr<SharedRegion> region;
   ShortcutWord* word = nullptr;
   uint32_t generation = 0;
@@ -187,6 +128,7 @@ struct Shortcuts::Path {
   void give_back() const { word->give_back(generation); }
   bool takes(const Request& r) const {
     if (common) return is_whole(r);
+    if (block != 0 && !is_blocks(r, block)) return false;
     return r.op == Op::read ? reads : writes;
   }
 };
@@ -246,11 +188,14 @@ std::optional<Result<Reply>> Shortcuts::call(const Request& r) {
   return path && path->takes(r) ? use(path, r, Wait::yes) : std::nullopt;
 }
 
+bool Shortcuts::enter(const PathRef& path, const Request& r) {
+  if (alive(*path) && path->word->enter(path->generation)) return true;
+  lost(r, path);
+  return false;
+}
+
 std::optional<Result<Reply>> Shortcuts::use(const PathRef& path, const Request& r, Wait wait) {
-  if (!alive(*path) || !path->word->enter(path->generation)) {
-    lost(r, path);
-    return std::nullopt;
-  }
+  if (!enter(path, r)) return std::nullopt;
   struct Inside {
     ShortcutWord* word;
     ~Inside() { word->leave(); }
@@ -260,13 +205,19 @@ std::optional<Result<Reply>> Shortcuts::use(const PathRef& path, const Request& 
     return move(r, *path, wait);
   }();
   if (!result && result.error().code() == EAGAIN) return std::nullopt;  // another thread's turn
-  // The server is gone, or the descriptor: it is sent, whole.
-  if (!result && (result.error().code() == ENOTCONN || result.error().code() == EBADF)) {
-    path->give_back();
-    lost(r, path);
-    return std::nullopt;
-  }
-  return result;
+  return outcome(path, r, std::move(result));
+}
+
+// The server is gone, or the descriptor, or the kernel does not do it around the page cache: it is
+// sent, whole.
+std::optional<Result<Reply>> Shortcuts::outcome(const PathRef& path, const Request& r,
+                                                Result<Reply>&& result) {
+  const int code = result ? 0 : result.error().code();
+  const bool refused = code == EINVAL && path->block != 0;
+  if (code != ENOTCONN && code != EBADF && !refused) return std::move(result);
+  path->give_back();
+  lost(r, path, refused);
+  return std::nullopt;
 }
 
 void Shortcuts::sending(const Request& r) {
@@ -288,7 +239,7 @@ Shortcuts::PathRef Shortcuts::path_for(const Request& r) {
   const auto found = rights_.find(r.right.bytes);
   if (found == rights_.end()) return nullptr;
   const PathRef& path = found->second.path;
-  return path && path->takes(r) ? path : nullptr;
+  return path && path->block == 0 && path->takes(r) ? path : nullptr;
 }
 
 bool Shortcuts::has(const Request& r) {
@@ -306,6 +257,62 @@ std::optional<Result<Reply>> Shortcuts::write_here(const Request& r) {
   }
   return path ? use(path, r, Wait::no) : std::nullopt;
 }
+
+// ---- By threads of ours ----
+
+bool Shortcuts::may_begin(const Request& r) {
+  constexpr uint64_t kLeast = 256_KiB,
+                     kMost = 64_MiB;  // less is the kernel's queue's, by the server
+  return is_transfer(r.op) && (r.flags & kFlagAppend) == 0 && r.cookie == 0 &&
+         r.file.total().value >= kLeast && r.file.total().value <= kMost && is_blocks(r, 4_KiB);
+}
+
+bool Shortcuts::worth_asking(const Request& r) {
+  if (!r.caller || !r.caller->same_identity(*self_)) return false;
+  std::lock_guard lock(mutex_);
+  const auto found = rights_.find(r.right.bytes);
+  if (found == rights_.end()) return rights_.size() < kMostRights;
+  const Known& known = found->second;
+  if (known.never || known.cached || coarse_now() < known.ask_at) return false;
+  return !known.path || (known.path->block != 0 && !known.path->writes && r.op == Op::write);
+}
+
+Request Shortcuts::question(const Request& r) {
+  find(r);  // counts it as asked
+  return question_for(r);
+}
+
+void Shortcuts::answered(const Request& question, const Answer& answer) {
+  install(question, answer, std::nullopt);
+}
+
+bool Shortcuts::begin(const Request& r, Begun done) {
+  if (paths_.load() == 0 || !r.caller || !r.caller->same_identity(*self_)) return false;
+  PathRef path;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = rights_.find(r.right.bytes);
+    if (found != rights_.end()) path = found->second.path;
+  }
+  if (!path || path->block == 0 || !path->takes(r) || !enter(path, r)) return false;
+  auto turn =
+      std::make_unique<Turns::Turn>(path->turns, r.file.bounds(), r.op == Op::write, Wait::no);
+  bool taken = turn->mine();
+  if (taken) {
+    Task task = [this, path, &r, turn = std::move(turn), done = std::move(done)]() mutable {
+      Result<uint64_t> bytes = alive(*path) ? move_bytes(r, *path, Wait::no) : Error(ENOTCONN);
+      auto result = outcome(path, r, moved(r, *path, std::move(bytes)));
+      turn.reset();
+      path->word->leave();
+      done(std::move(result));
+    };
+    taken = pool_.submit(task, this) == posix::Pool::Taken::yes;
+  }
+  if (!taken) path->word->leave();
+  return taken;
+}
+
+// ---- Having one ----
 
 void Shortcuts::ask_later(const Request& r) {
   if (!r.caller || !r.caller->same_identity(*self_) || !find(r).ask) return;
@@ -327,8 +334,6 @@ void Shortcuts::give_back(const Handle& file, Time ask_at, bool but_common) {
     known.ask_at = ask_at;
   }
 }
-
-// ---- Having one ----
 
 Shortcuts::Found Shortcuts::find(const Request& r) {
   std::lock_guard lock(mutex_);
@@ -392,6 +397,7 @@ Shortcuts::PathRef Shortcuts::install(const Request& question, const Answer& ans
     (*path)->give_back();
     return nullptr;
   }
+  found->second.cached = (*path)->block == 0;
   (*path)->file = question.handle;
   (*path)->since = coarse_now();
   give_back(found->second);  // another thread's, of the same right
@@ -406,7 +412,7 @@ Result<Shortcuts::PathRef> Shortcuts::open(const Answer& answer, bool writes,
                                            std::shared_ptr<OpenFile> before) {
   if (!answer.reply) return answer.reply.error();
   const Reply& reply = *answer.reply;
-  const auto number = static_cast<uint32_t>(reply.value) & ~kInCommon;
+  const auto number = static_cast<uint32_t>(reply.value) & ~(kInCommon | kAroundCache);
   if (!answer.region || number >= kShortcuts) return Error(EAGAIN);
   auto path = std::make_shared<Path>();
   path->region = answer.region;
@@ -414,15 +420,20 @@ Result<Shortcuts::PathRef> Shortcuts::open(const Answer& answer, bool writes,
   path->generation = static_cast<uint32_t>(reply.value >> 32);
   path->connection = answer.connection;
   path->common = (reply.value & kInCommon) != 0;
+  const bool direct = (reply.value & kAroundCache) != 0;
+  path->block = direct ? std::max<uint64_t>(reply.attr.block_size, 4_KiB) : 0;
   const Identity meant{reply.count, reply.attr.file_id};
   const bool reads = reply.end;
-  if (before && before->is(meant) && (before->writes || !writes) && before->reads == reads) {
+  if (before && before->is(meant) && (before->writes || !writes) && before->reads == reads &&
+      before->direct == direct) {
     path->opened = std::move(before);
   } else {
     auto opened = std::make_shared<OpenFile>();
-    Result<Fd> fd = open_file(reply.data, meant, !writes ? O_RDONLY : reads ? O_RDWR : O_WRONLY);
+    const int how = direct ? O_DIRECT : 0;
+    const int access = !writes ? O_RDONLY : reads ? O_RDWR : O_WRONLY;
+    Result<Fd> fd = open_file(reply.data, meant, access | how);
     opened->reads = fd.has_value() && reads;
-    if (!fd && writes && reads) fd = open_file(reply.data, meant, O_WRONLY);
+    if (!fd && writes && reads) fd = open_file(reply.data, meant, O_WRONLY | how);
     if (!fd) {
       path->give_back();
       return std::move(fd).error();
@@ -434,6 +445,7 @@ Result<Shortcuts::PathRef> Shortcuts::open(const Answer& answer, bool writes,
       return Error(EOPNOTSUPP);
     }
     opened->writes = writes;
+    opened->direct = direct;
     opened->known = keep(*opened);
     path->opened = std::move(opened);
   }
@@ -454,13 +466,14 @@ Shortcuts::Descriptor* Shortcuts::keep(const OpenFile& opened) {
 }
 
 // The server wants it back, or is gone.
-void Shortcuts::lost(const Request& r, const PathRef& path) {
+void Shortcuts::lost(const Request& r, const PathRef& path, bool for_good) {
   std::lock_guard lock(mutex_);
   const auto found = rights_.find(r.right.bytes);
   if (found == rights_.end() || found->second.path != path) return;
   Known& known = found->second;
   known.path.reset();
   --paths_;
+  known.never = known.never || for_good;
   if (coarse_now() - path->since >= kLasted) known.pause = kFirstPause;
   known.ask_at = coarse_now() + known.pause;
 }
@@ -491,16 +504,40 @@ Result<uint64_t> Shortcuts::write_whole(const Request& r, const Path& path) {
     memory[static_cast<size_t>(count++)] = {r.memory.at(piece.offset), piece.length.value};
   }
   const uint64_t total = r.file.total().value;
-  const ssize_t n =
-      ::pwritev(path.fd(), memory.data(), count, static_cast<off_t>(r.file.bounds().offset.value));
+  const auto at = static_cast<off_t>(r.file.bounds().offset.value);
+  const ssize_t n = count == 1 ? ::pwrite(path.fd(), memory[0].iov_base, memory[0].iov_len, at)
+                               : ::pwritev(path.fd(), memory.data(), count, at);
   if (n < 0) return Error(errno);
   if (static_cast<uint64_t>(n) != total) return Error(ENOTCONN);
   return total;
 }
 
-Result<uint64_t> Shortcuts::move_bytes(const Request& r, Path& path) {
+// Those who wait for it themselves have it done by two threads.
+Result<uint64_t> Shortcuts::move_around_cache(const Request& r, Path& path, Wait wait) {
+  const MoveStep move = [&](Length from, Length length) -> Result<uint64_t> {
+    if (from && !alive(path)) return Error(ENOTCONN);
+    if (from && r.stop.stop_requested()) return Error(ECANCELED);
+    auto moved = move_blocks(path.fd(), r, from, length, path.block);
+    path.word->move_on();
+    return moved;
+  };
+  const uint64_t total = r.file.total().value;
+  if (wait == Wait::yes && total > kStep)
+    return move_by_two(Length(total), Length(kStep), move, pool_);
+  for (uint64_t at = 0; at < total;) {
+    const Length step(std::min(kStep, total - at));
+    const auto part = move(Length(at), step);
+    if (!part) return Error(part.error()).with_done(at + part.error().done());
+    at += *part;
+    if (*part < step.value) return at;  // the end of the file
+  }
+  return total;
+}
+
+Result<uint64_t> Shortcuts::move_bytes(const Request& r, Path& path, Wait wait) {
   const uint64_t total = r.file.total().value;
   const auto list = r.op == Op::write ? posix::write_list : posix::read_list;
+  if (path.block != 0) return move_around_cache(r, path, wait);
   if (total <= kStep) return list(path.fd(), r.file, r.memory, io_calls_, {});
   uint64_t at = 0;
   while (at < total) {
@@ -518,19 +555,20 @@ Result<uint64_t> Shortcuts::move_bytes(const Request& r, Path& path) {
 }
 
 Result<Reply> Shortcuts::move(const Request& r, Path& path, Wait wait) {
+  if (path.common) return moved(r, path, write_whole(r, path));
+  const Turns::Turn turn(path.turns, r.file.bounds(), r.op == Op::write, wait);
+  return turn.mine() ? moved(r, path, move_bytes(r, path, wait)) : Error(EAGAIN);
+}
+
+Result<Reply> Shortcuts::moved(const Request& r, const Path& path, Result<uint64_t> bytes) {
+  if (!bytes) return std::move(bytes).error();
   const bool write = r.op == Op::write;
-  Result<uint64_t> moved = [&] {
-    if (path.common) return write_whole(r, path);
-    const Turns::Turn turn(path.turns, r.file.bounds(), write, wait);
-    return turn.mine() ? move_bytes(r, path) : Error(EAGAIN);
-  }();
-  if (!moved) return std::move(moved).error();
   ShortcutTotals& totals = path.region->shortcut_totals();
   (write ? totals.writes : totals.reads).fetch_add(1, std::memory_order_relaxed);
-  (write ? totals.bytes_written : totals.bytes_read).fetch_add(*moved, std::memory_order_relaxed);
+  (write ? totals.bytes_written : totals.bytes_read).fetch_add(*bytes, std::memory_order_relaxed);
   done_.add();
   Reply reply;
-  reply.count = *moved;
+  reply.count = *bytes;
   return reply;
 }
 

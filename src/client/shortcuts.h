@@ -11,6 +11,10 @@
 // is sent after all, and would wait for the shortcut, gives it back. Blocking calls are done at
 // once, and only while nothing that was submitted is under way.
 //
+// A file that the export has around the page cache (direct) is so here: of whole blocks, while all
+// else is sent, and gives it back. Large requests of submit() on such a file are done by threads of
+// our own, since the device may take its time.
+//
 // Invariants:
 //  1. Bytes move only between ShortcutWord::enter() and leave(), so the server knows.
 //  2. Of a file that others have in common, only pieces are written that the file system writes as
@@ -20,9 +24,8 @@
 //     its server: so it looks now and then (kLookEvery), within a long request too. A server that
 //     crashed is noticed within that time.
 //  4. Before each request, the descriptor is looked at, by a random place where it stands: a
-//  program
-//     may have closed it with others that it does not know, and opened something else by its
-//     number.
+//     program may have closed it with others that it does not know, and opened something else by
+//     its number.
 //
 // Threads: any.
 #pragma once
@@ -31,7 +34,6 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -40,10 +42,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "client/turns.h"
 #include "core/clock.h"
 #include "core/counters.h"
 #include "core/fd.h"
 #include "core/op.h"
+#include "store/posix_pool.h"
 #include "transport/shared_region.h"
 
 namespace forebay {
@@ -75,14 +79,27 @@ class Shortcuts {
   bool has(const Request& request);
   std::optional<Result<Reply>> write_here(const Request& request);
   void ask_later(const Request& request);  // if it is worth it: it was submitted, and will be sent
-  void give_back();                        // all of them
+
+  // Of a large one, which a thread of ours may do. Is it worth a question before it is sent, when
+  // nothing of its file is under way? The question, and what to do with the answer.
+  static bool may_begin(const Request& request);
+  bool worth_asking(const Request& request);
+  Request question(const Request& request);  // asked now
+  void answered(const Request& question, const Answer& answer);
+  // False: it is to be sent. `done` runs on that thread; nothing: it is to be sent after all. The
+  // request stays until then.
+  static constexpr unsigned kMostBegun = 4;  // two that do 4 MiB at a time keep a fast device busy
+  using Begun = Callback<void(std::optional<Result<Reply>>)>;
+  bool begin(const Request& request, Begun done);
+
+  void give_back();  // all of them
   // In a forked child, instead of the end: the descriptors are copies of its parent's.
   void abandon();
 
   uint64_t done() const { return done_.get(); }
 
  private:
-  class Turns;
+  using Wait = Turns::Wait;
   struct OpenFile;
   struct Path;
   using PathRef = std::shared_ptr<Path>;
@@ -96,6 +113,7 @@ class Shortcuts {
     // was cut, and whoever cuts it again waits for that.
     std::shared_ptr<OpenFile> opened;
     bool never = false;
+    bool cached = false;  // by the last answer: it is in the page cache
   };
   // For a forked child.
   struct Descriptor {
@@ -123,18 +141,22 @@ class Shortcuts {
   static Request question_for(const Request& request);
   PathRef ask(const Request& request);
   PathRef install(const Request& question, const Answer& answer, std::optional<uint64_t> submits);
-  // For a turn of another thread; whoever leads the session does not.
-  enum class Wait : bool { no, yes };
+  // Whoever leads the session does not wait for a turn of another thread.
   std::optional<Result<Reply>> use(const PathRef& path, const Request& request, Wait wait);
+  bool enter(const PathRef& path, const Request& request);
+  std::optional<Result<Reply>> outcome(const PathRef& path, const Request& request,
+                                       Result<Reply>&& result);
   Result<PathRef> open(const Answer& answer, bool writes, std::shared_ptr<OpenFile> before);
-  void lost(const Request& request, const PathRef& path);
+  void lost(const Request& request, const PathRef& path, bool for_good = false);
   bool alive(const Path& path);
   void give_back(Known& known);
   void forget(const Right& right);
   void give_back(const Handle& file, Time ask_at, bool but_common = false);
   Result<Reply> move(const Request& request, Path& path, Wait wait);
+  Result<Reply> moved(const Request& request, const Path& path, Result<uint64_t> bytes);
   static Result<uint64_t> write_whole(const Request& request, const Path& path);
-  Result<uint64_t> move_bytes(const Request& request, Path& path);
+  Result<uint64_t> move_bytes(const Request& request, Path& path, Wait wait);
+  Result<uint64_t> move_around_cache(const Request& request, Path& path, Wait wait);
   Descriptor* keep(const OpenFile& opened);
 
   const Parts parts_;
@@ -146,6 +168,7 @@ class Shortcuts {
   std::atomic<size_t> paths_{0};      // that somebody may use
   std::atomic<uint64_t> submits_{0};  // counted, so that an answer that was overtaken is known
   Counter done_, io_calls_;
+  posix::Pool pool_{kMostBegun, kShortcuts* kMostBegun};  // last: it finishes what it has first
 };
 
 }  // namespace forebay

@@ -102,6 +102,7 @@ void LentFlight::keep(unsigned call, Result<Reply>&& result) {
 void LentFlight::done(unsigned call) {
   Part& part = parts_[call];
   part.busy = false;
+  if (!advancing_) issued_ = 0;  // the Store has told later, in another task
   const Result<Reply>& result = *part.result;
   const uint64_t moved = result ? result->count : result.error().done();
   if (moved < part.length) end_ = std::min(end_, part.position + moved);

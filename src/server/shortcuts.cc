@@ -77,7 +77,8 @@ void ShortcutTable::end_all() {
 
 // ---- One of them ----
 
-Shortcut::Shortcut(Session& session, size_t number, uint32_t generation, const Request& request)
+Shortcut::Shortcut(Session& session, size_t number, uint32_t generation, const Request& request,
+                   bool direct)
     : export_(session.exported().shared_from_this()),
       region_(session.region()),
       session_(session.weak_from_this()),
@@ -86,6 +87,7 @@ Shortcut::Shortcut(Session& session, size_t number, uint32_t generation, const R
       number_(number),
       generation_(generation),
       writes_(to_write(request)),
+      direct_(direct),
       amid_writes_(session.amid_writes()),
       right_(request.right.bytes),
       stall_(session.options().stall),
@@ -115,11 +117,12 @@ Result<void> Shortcut::reserve(const Handle& handle) {
   file_ = export_->store().identity(handle);
   using Lately = ShortcutTable::Lately;
   const Lately lately = export_->shortcuts.wanted_by(file_, loop_.now());
-  if (lately == Lately::others || (lately == Lately::a_writer && !writes_)) {
+  const bool may_share = writes_ && !direct_;
+  if (lately == Lately::others || (lately == Lately::a_writer && !may_share)) {
     return Error(EAGAIN, "others use the file");
   }
   // What a client goes on sending before it has the answer would take the file back from itself.
-  common_ = writes_ &&
+  common_ = may_share &&
             (lately == Lately::a_writer || amid_writes_ || export_->reservations.in_use(file_));
   const Mode mode = common_ ? Mode::common : writes_ ? Mode::write : Mode::read;
   if (!hold(mode)) return Error(EAGAIN, "the file is in use");
@@ -213,12 +216,16 @@ Result<Reply> Shortcuts::take(const Request& request) {
   probe.right = request.right;
   Export& exported = session_.exported();
   if (auto good = exported.store().admits(probe); !good) return std::move(good).error();
-  const Result<size_t> number = room(request);
-  if (!number) return number.error();
-  const auto made = std::make_shared<Shortcut>(session_, *number, ++generation_, request);
-  if (auto reserved = made->reserve(request.handle); !reserved) return std::move(reserved).error();
   Result<Store::LocalFile> file = exported.store().local_file(probe);
   if (!file) return std::move(file).error();
+  if (file->direct != 0 && to_write(request) && exported.store().keeps_all(session_.near())) {
+    return Error(EOPNOTSUPP, "writes of the file wait in memory");
+  }
+  const Result<size_t> number = room(request);
+  if (!number) return number.error();
+  const auto made =
+      std::make_shared<Shortcut>(session_, *number, ++generation_, request, file->direct != 0);
+  if (auto reserved = made->reserve(request.handle); !reserved) return std::move(reserved).error();
   made->open();
   all_[*number] = made;
   Reply reply;
@@ -228,6 +235,7 @@ Result<Reply> Shortcuts::take(const Request& request) {
   reply.data = std::move(file->path);
   reply.count = file->device;
   reply.attr.file_id = file->inode;
+  reply.attr.block_size = file->direct;
   return reply;
 }
 

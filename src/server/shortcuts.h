@@ -19,8 +19,11 @@
 // its inode locked. Those of the server (small_writes.h) may be among them. A read, or any other
 // write, ends it for all of them.
 //
+// A file that is around the page cache is nobody's in common, because direct writes are not done as
+// a whole; and the client does whole blocks of it only.
+//
 // Only where nothing else is to be gained or known of its requests: files of a local file system,
-// which are not around the page cache, not at another server; while nothing of the file waits in
+// not at another server; while nothing of the file waits in
 // memory (behind_store.h; what is acknowledged early from now on takes the file back first),
 // nobody has a lease of the file (lease_table.h) and nobody has appended to it lately, because the
 // place of the next append is kept in memory (shared_state.h). A file that is wanted back is not
@@ -106,7 +109,8 @@ class ShortcutTable {
 
 class Shortcut : public std::enable_shared_from_this<Shortcut> {
  public:
-  Shortcut(Session& session, size_t number, uint32_t generation, const Request& request);
+  Shortcut(Session& session, size_t number, uint32_t generation, const Request& request,
+           bool direct);
   ~Shortcut() { end(); }
   Shortcut(const Shortcut&) = delete;
 
@@ -120,7 +124,8 @@ class Shortcut : public std::enable_shared_from_this<Shortcut> {
   bool ended() const { return !reservation_; }
   const std::string& right() const { return right_; }
   uint64_t value() const {
-    return uint64_t(generation_) << 32 | (common_ ? kInCommon : 0) | number_;
+    return uint64_t(generation_) << 32 | (common_ ? kInCommon : 0) | (direct_ ? kAroundCache : 0) |
+           number_;
   }
 
  private:
@@ -135,7 +140,7 @@ class Shortcut : public std::enable_shared_from_this<Shortcut> {
   const uint32_t pid_;
   const size_t number_;
   const uint32_t generation_;
-  const bool writes_;
+  const bool writes_, direct_;
   const bool amid_writes_;  // of its session
   const std::string right_;
   const Duration stall_, most_;

@@ -166,8 +166,6 @@ Result<void> Operations::admits(const Request& r) const {
 Result<Store::LocalFile> Operations::local_file(const Request& r) {
   if (auto served = identity_.serves(*r.caller); !served) return served.error();
   if (!local_) return Error(EOPNOTSUPP, "not a local file system");
-  if (is_direct(r.handle))
-    return Error(EOPNOTSUPP, "the file is read and written around the page cache");
   Result<At> found = at(r.handle);
   if (!found) return std::move(found).error();
   Result<Io> io = use_right(*found, r, r.op == Op::read ? Access::read : Access::write);
@@ -180,6 +178,7 @@ Result<Store::LocalFile> Operations::local_file(const Request& r) {
   if (n < 0) return failed("readlink");
   if (static_cast<size_t>(n) >= file.path.size()) return Error(EOPNOTSUPP, "its path is too long");
   file.path.resize(static_cast<size_t>(n));
+  if (is_direct(*found->file)) file.direct = static_cast<uint32_t>(block());
   return file;
 }
 

@@ -1,5 +1,8 @@
 #include "store/posix_pool.h"
 
+#include <pthread.h>
+#include <signal.h>
+
 #include <system_error>
 
 namespace forebay::posix {
@@ -30,14 +33,21 @@ Pool::Taken Pool::submit(Task& task, Whose whose, bool anyway) {
 }
 
 // False: the system has none for us now (a limit of threads or of memory). The next task tries
-// again.
+// again. A program's signals are not for its threads, but for those that are their own doing
+// (posix_sigbus.h).
 bool Pool::start_thread() {
+  sigset_t blocked, before;
+  ::sigfillset(&blocked);
+  for (const int own : {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGABRT}) ::sigdelset(&blocked, own);
+  ::pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  bool started = true;
   try {
     threads_.emplace_back([this] { work(); });
-    return true;
   } catch (const std::system_error&) {
-    return false;
+    started = false;
   }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return started;
 }
 
 // Of the line whose turn it is, which then goes to the end.

@@ -106,6 +106,7 @@ class Store {
   struct LocalFile {
     std::string path;
     uint64_t device = 0, inode = 0;
+    uint32_t direct = 0;  // the block in which it is read and written around the page cache; 0: not
   };
   virtual Result<LocalFile> local_file(const Request&) {
     return Error(EOPNOTSUPP, "the store keeps no files of this machine");

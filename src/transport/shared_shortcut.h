@@ -24,6 +24,9 @@ inline constexpr size_t kShortcuts = 48;  // of one connection at a time
 inline constexpr uint32_t kInCommon = 1 << 16;  // added to the number of such a shortcut
 inline constexpr uint64_t kMostInCommon = 128 << 10;
 
+// Of a file that is read and written around the page cache, in whole blocks. Also added.
+inline constexpr uint32_t kAroundCache = 1 << 17;
+
 class ShortcutWord {
  public:
   // ---- The server's ----

@@ -1,3 +1,5 @@
+#include <sys/mman.h>
+
 #include <thread>
 
 #include "rig.h"
@@ -170,6 +172,13 @@ TEST_F(CapiFiles, AllocatedMemory) {
   EXPECT_ERRNO(EINVAL, fb_free(nullptr, memory));
   EXPECT_OK(fb_free(store_, memory));
   EXPECT_OK(fb_free(store_, nullptr));
+  // Others' memory, with nothing before it that can be read.
+  void* const others =
+      ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(others, MAP_FAILED);
+  ASSERT_EQ(::mprotect(others, 4096, PROT_NONE), 0);
+  EXPECT_ERRNO(EINVAL, fb_free(store_, static_cast<char*>(others) + 4096));
+  ::munmap(others, 8192);
   EXPECT_EQ(fb_alloc(store_, 0), nullptr);
   EXPECT_EQ(errno, EINVAL);
   EXPECT_EQ(fb_alloc(store_, SIZE_MAX), nullptr);

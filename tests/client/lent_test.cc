@@ -55,7 +55,12 @@ class ShuffledStore final : public Decorator {
   void spoil(std::vector<uint64_t> bad) {
     std::lock_guard lock(mutex_);
     bad_ = std::move(bad);
-    most_ = 0;
+    most_ = ended_ = ended_full_ = 0;
+  }
+  // Of the writes, how many ended while as many as may be were here.
+  double full() {
+    std::lock_guard lock(mutex_);
+    return static_cast<double>(ended_full_) / static_cast<double>(ended_);
   }
   size_t most() {  // writes that were here at the same time
     std::lock_guard lock(mutex_);
@@ -75,6 +80,8 @@ class ShuffledStore final : public Decorator {
       if (over_) return;
       changed_.wait_for(lock, 2ms, [this] { return held_.size() >= kInFlight; });
       most_ = std::max(most_, held_.size());
+      ++ended_;
+      ended_full_ += held_.size() == kInFlight;
       std::swap(held_[random_() % held_.size()], held_.back());
       Held one = std::move(held_.back());
       held_.pop_back();
@@ -112,7 +119,7 @@ class ShuffledStore final : public Decorator {
   std::condition_variable changed_;
   std::vector<Held> held_;
   std::vector<uint64_t> bad_;
-  size_t most_ = 0;
+  size_t most_ = 0, ended_ = 0, ended_full_ = 0;
   bool over_ = false;
   std::thread thread_{[this] { run(); }};
 };
@@ -229,6 +236,16 @@ TEST_F(LentTest, AnErrorInTheMiddleSaysWhatWasWritten) {
   }
   EXPECT_EQ(most, kInFlight) << "parts at the same time";
   EXPECT_GE(store_->stats().lent, 60u);
+  EXPECT_TRUE(store_->deallocate(memory));
+}
+
+TEST_F(LentTest, ThePartThatEndsIsFollowedByAnother) {
+  constexpr uint64_t kSize = 120 * kChunk;
+  std::byte* const memory = store_->allocate(kSize);
+  ASSERT_TRUE(memory);
+  shuffled_->spoil({});
+  write_and_check(Extents(Extent{Offset(0), Length(kSize)}), {memory, kSize}, std::nullopt);
+  EXPECT_GT(shuffled_->full(), 0.4);  // 0.25: they go in fours
   EXPECT_TRUE(store_->deallocate(memory));
 }
 
