@@ -227,6 +227,7 @@ int MPI_File_preallocate(MPI_File fh, MPI_Offset size) {
       if (size == 0) return Fault{};
       Request request = file.request(Op::fallocate);
       request.length = Length(static_cast<uint64_t>(size));
+      request.flags = kFlagFill;
       return outcome(file.call(std::move(request)));
     });
   });

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "store/posix_fill.h"
 #include "store/posix_io.h"
 #include "store/posix_mapped.h"
 #include "store/posix_ops.h"
@@ -380,7 +381,10 @@ Result<Reply> Operations::fallocate(At& at, Request& r) {
   become_writer(r);
   while (::fallocate(io->fd(), mode, static_cast<off_t>(r.offset.value),
                      static_cast<off_t>(r.length.value))) {
-    if (errno != EINTR) return failed("fallocate");
+    if (errno == EINTR) continue;
+    if ((r.flags & kFlagFill) == 0 || !reserves_nothing(errno)) return failed("fallocate");
+    if (auto filled = fill(io->fd(), {r.offset, r.length}, r.stop); !filled) return filled.error();
+    break;
   }
   return Reply{};
 }

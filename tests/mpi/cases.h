@@ -28,6 +28,9 @@ void opened_again();
 void between_groups();
 void closed_beside_an_open();
 
+// Rules of sizes (cases_sizes.cc).
+void preallocated(bool without_room);
+
 // Rules of data representations (cases_represented.cc).
 void external32();
 void registered_representations();
