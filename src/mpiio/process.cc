@@ -32,6 +32,18 @@ bool Process::started() {
   return has_started.load(std::memory_order_acquire);
 }
 
+bool Process::possible() {
+  if (started()) return true;
+  int begun = 0, over = 0;
+  PMPI_Initialized(&begun);
+  PMPI_Finalized(&over);
+  return begun && !over;
+}
+
+std::shared_ptr<File> Process::file(MPI_File handle) {
+  return possible() ? get().files_.find(handle) : nullptr;
+}
+
 Process::Process() : caller_(this_process_caller()), explains_(asked_to_explain()) {
   auto decoder = Decoder::make();
   FOREBAY_ASSERT(decoder.has_value(), "MPI-IO is used while MPI is not initialized");

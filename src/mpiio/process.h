@@ -24,6 +24,11 @@ class Process {
  public:
   static Process& get();
   static bool started();
+  // May get() be called? Not in a program that has sessions only: without MPI_Init much of what we
+  // need is not there (MPI_COMM_SELF, and the moment when MPI ends).
+  static bool possible();
+  // The open file that a handle names, or null.
+  static std::shared_ptr<File> file(MPI_File handle);
 
   Decoder& decoder() { return *decoder_; }
   Background& background() { return background_; }

@@ -5,6 +5,7 @@
 //   cases FOLDER local|served   what of our own hints a program sees, without and with a server
 //   cases FOLDER striped        those of files whose stripes are known
 //   cases FOLDER unreserved     that of space, also of more than there is
+//   cases FOLDER sessions       that of programs without MPI_Init, if the MPI has sessions
 //   cases FOLDER threads        those of several threads
 //   cases FOLDER readers        that of many ranks
 #include "cases.h"
@@ -413,6 +414,7 @@ void all_rules() {
   sequential();
 #if MPI_VERSION >= 4
   large_counts();
+  session_communicators();
 #endif
   handlers();
   one_bad_rank();
@@ -443,6 +445,9 @@ void all_rules() {
 int main(int argc, char** argv) {
   const std::string which = argc > 2 ? argv[2] : "";
   folder = argc > 1 ? argv[1] : ".";
+#if MPI_VERSION >= 4
+  if (which == "sessions") return without_init();
+#endif
   const bool threads = which == "threads";
   int level = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);

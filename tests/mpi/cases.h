@@ -28,6 +28,12 @@ void opened_again();
 void between_groups();
 void closed_beside_an_open();
 
+#if MPI_VERSION >= 4
+// Rules of sessions (cases_sessions.cc).
+void session_communicators();
+int without_init();  // instead of MPI_Init; what the program is to return
+#endif
+
 // Rules of sizes (cases_sizes.cc).
 void preallocated(bool without_room);
 

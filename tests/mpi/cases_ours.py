@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """mpiio_cases on Forebay's MPI-IO:
 
-    cases_ours.py BUILD MPI [threads|readers|striped|watched|unreserved] [--apart] [--hints HINTS]
+    cases_ours.py BUILD MPI [threads|readers|striped|watched|unreserved|sessions] [--apart] [--hints HINTS]
 
 --apart: each of the two ranks (of `readers`: six) in a name space of processes of its own, which
 looks to us like another node (needs root). --hints: of every file, as FOREBAY_HINTS has them."""
@@ -17,7 +17,8 @@ import launch
 parser = argparse.ArgumentParser()
 parser.add_argument("build")
 parser.add_argument("mpi")
-parser.add_argument("which", nargs="?", choices=["threads", "readers", "striped", "watched", "unreserved"])
+parser.add_argument("which", nargs="?", choices=["threads", "readers", "striped", "watched", "unreserved",
+                                                  "sessions"])
 parser.add_argument("--apart", action="store_true")
 parser.add_argument("--hints")
 options = parser.parse_args()
