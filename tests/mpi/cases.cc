@@ -420,6 +420,7 @@ void all_rules() {
   one_bad_rank();
   opened_again();
   between_groups();
+  without_communicators();
   collective_requests();
   far_ahead();
   many_failures();

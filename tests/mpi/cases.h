@@ -26,6 +26,7 @@ constexpr int kNew = MPI_MODE_CREATE | MPI_MODE_RDWR;
 // Rules of opening and closing (cases_open.cc).
 void opened_again();
 void between_groups();
+void without_communicators();
 void closed_beside_an_open();
 
 #if MPI_VERSION >= 4
