@@ -37,6 +37,37 @@ std::vector<uint32_t> credentials() {
   return all;
 }
 
+// As containers do.
+TEST(PosixInApplication, SingleFilesMayBeMounted) {
+  PosixRig rig(in_application());
+  const auto mounted = [&](const std::string& from, const std::string& name) {
+    put_file(rig.path(name), "under it");
+    return ::mount(from.c_str(), rig.path(name).c_str(), nullptr, MS_BIND, nullptr) == 0;
+  };
+  put_file(rig.outside("other"), "text");
+  if (!own_mounts() || !mounted(rig.outside("other"), "file") || !mounted("/proc/version", "far"))
+    GTEST_SKIP() << "cannot mount here: " << errno_name(errno);
+  rig.restart();  // in its own name space of mounts
+  auto found = rig.lookup("file");
+  ASSERT_TRUE(found) << found.error().message();
+  auto file = rig.open(found->handle, Access::both);
+  ASSERT_TRUE(file) << file.error().message();
+  EXPECT_EQ(*rig.read(found->handle, file->right, 0, 9), "text");
+  EXPECT_TRUE(rig.write(found->handle, file->right, 4, "ure"));
+  EXPECT_TRUE(rig.close(found->handle, file->right));
+  EXPECT_EQ(content_of(rig.outside("other")), "texture");
+  auto again = rig.create("file");
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(again->attr.size, 7u);
+  EXPECT_TRUE(rig.close(again->handle, again->right));
+  EXPECT_EQ(code_of(rig.remove(rig.root, "file")), EBUSY);
+  // What is known of the folder's file system would not hold.
+  EXPECT_EQ(code_of(rig.lookup("far")), rig.store->local() ? EXDEV : 0);
+  rig.stop();
+  EXPECT_EQ(::umount2(rig.path("file").c_str(), MNT_DETACH), 0);
+  EXPECT_EQ(::umount2(rig.path("far").c_str(), MNT_DETACH), 0);
+}
+
 TEST(PosixInApplication, ChangesNothingOfTheProcess) {
   const auto before = credentials();
   const size_t running = threads();

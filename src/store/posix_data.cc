@@ -198,7 +198,7 @@ Result<Reply> Operations::create(At& at, Request& r) {
       Fd fd;
       const auto make = [&] {
         const NameLocks locks = lock_names({at, r.name});
-        Result<Fd> opened = open_beneath(at.fd(), r.name, flags, r.mode);
+        Result<Fd> opened = open_beneath(at.fd(), r.name, flags, r.mode, mounts_);
         if (!opened) return errno = opened.error().code(), -1;
         fd = std::move(*opened);
         return 0;
@@ -225,7 +225,7 @@ Result<Reply> Operations::created(Fd opened, Request& r) {
 }
 
 Result<Reply> Operations::open_existing(const At& directory, Request& r) {
-  Result<Fd> path = with_room([&] { return open_path(directory.fd(), r.name); });
+  Result<Fd> path = with_room([&] { return open_path(directory.fd(), r.name, mounts_); });
   if (!path) return std::move(path).error();
   Result<Named> named = name(std::move(*path));
   if (!named) return std::move(named).error();

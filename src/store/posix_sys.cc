@@ -87,11 +87,13 @@ FsKind fs_kind(int fd) {
   return {};
 }
 
-Result<Fd> open_beneath(int directory, const std::string& path, int flags, uint32_t mode) {
+Result<Fd> open_beneath(int directory, const std::string& path, int flags, uint32_t mode,
+                        Mounts mounts) {
   struct open_how how = {};
   how.flags = static_cast<uint64_t>(flags) | O_CLOEXEC | O_NOFOLLOW;
   how.mode = mode;
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  if (mounts == Mounts::stay) how.resolve |= RESOLVE_NO_XDEV;
   // EAGAIN says that a rename or mount went on elsewhere meanwhile, and to try again.
   for (int attempt = 0;; ++attempt) {
     const long fd = ::syscall(SYS_openat2, directory, path.c_str(), &how, sizeof how);
@@ -101,8 +103,8 @@ Result<Fd> open_beneath(int directory, const std::string& path, int flags, uint3
   }
 }
 
-Result<Fd> open_path(int directory, const std::string& path) {
-  return open_beneath(directory, path, O_PATH);
+Result<Fd> open_path(int directory, const std::string& path, Mounts mounts) {
+  return open_beneath(directory, path, O_PATH, 0, mounts);
 }
 
 Result<Fd> reopen(int path_fd, FileType type, int flags) {
