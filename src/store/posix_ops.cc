@@ -157,7 +157,7 @@ Result<Reply> Operations::made(const At& directory, const std::string& child) {
 }
 
 Result<void> Operations::start() {
-  Result<Fd> path = open_path(top_.get(), ".");
+  Result<Fd> path = open_path(top_.get(), ".", mounts_);
   if (!path && path.error().code() == ENOSYS)
     return Error(ENOSYS, "openat2 is missing: this needs Linux 5.6 or later");
   if (!path) return std::move(path).error();

@@ -54,7 +54,8 @@ FsKind fs_kind(int fd);
 enum class Mounts : uint8_t { stay, enter };
 
 // How paths are resolved, always: below the directory, through no symbolic link. EXDEV for what
-// leaves, ELOOP for a link on the way. Repeats when the kernel saw a rename race.
+// leaves, ELOOP for a link on the way. Repeats when the kernel saw a rename race. Servers need
+// openat2 for it; an application, which is confined by nothing, opens single names without it.
 Result<Fd> open_beneath(int directory, const std::string& path, int flags, uint32_t mode = 0,
                         Mounts mounts = Mounts::stay);
 
