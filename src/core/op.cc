@@ -32,7 +32,7 @@ constexpr std::array<OpInfo, kOpCount> kOps = {{
     {Op::setattr, "setattr", OpKind::path, kChanges, kAgain, kHandle | kSet, kRight, 0},
     {Op::resize, "resize", OpKind::data, kChanges, kAgain, kHandle, kLength | kRight, 0},
     {Op::fallocate, "fallocate", OpKind::data, kChanges, kAgain, kHandle | kRight | kLength,
-     kOffset | kFlags, kFlagKeepSize | kFlagPunchHole | kFlagZeroRange},
+     kOffset | kFlags, kFlagKeepSize | kFlagPunchHole | kFlagZeroRange | kFlagFill},
     {Op::commit, "commit", OpKind::data, kChanges, kAgain, kHandle, kRight | kFlags, kFlagDataOnly},
     {Op::statfs, "statfs", OpKind::path, kKeeps, kAgain, kHandle, 0, 0},
     {Op::read, "read", OpKind::data, kKeeps, kAgain, kHandle | kRight, kFile, 0},

@@ -34,7 +34,8 @@ enum class Op : uint8_t {
   getattr,       // handle                          -> attr
   setattr,       // handle, set, [right]            -> attr
   resize,        // handle, length, [right]         -> attr
-  fallocate,     // handle, right, offset, length, flag_keep_size, flag_punch_hole, flag_zero_range
+  fallocate,     // handle, right, offset, length, flag_keep_size, flag_punch_hole,
+                 // flag_zero_range, flag_fill
   commit,        // handle, [right], flag_data_only -> verifier
   statfs,        // handle                          -> statfs
   read,          // handle, right, file, memory     -> count (short only at the end of file)
@@ -164,6 +165,8 @@ enum Flag : uint32_t {
   kFlagWait = 1u << 22,     // until it is granted
   kFlagReclaim = 1u << 23,  // it was held in an earlier life of the server
   kFlagAppend = 1u << 17,   // a server chooses the place, at the end of the file
+  // fallocate where the file system has none: zeros are written, as posix_fallocate(3) does it.
+  kFlagFill = 1u << 18,
 };
 
 // Which request this is, of all that its client ever sends, so that a server which does not know

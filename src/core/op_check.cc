@@ -143,7 +143,8 @@ Result<void> check_flags(const Request& r) {
   }
   if (both(kFlagNoReplace | kFlagExchange) || both(kFlagPunchHole | kFlagZeroRange) ||
       both(kFlagCreate | kFlagReplace) || both(kFlagBehind | kFlagStable) ||
-      both(kFlagSieve | kFlagNoSieve)) {
+      both(kFlagSieve | kFlagNoSieve) || both(kFlagFill | kFlagKeepSize) ||
+      both(kFlagFill | kFlagPunchHole) || both(kFlagFill | kFlagZeroRange)) {
     return wrong(r, "flags", fmt::format("{:#x} contradicts itself", r.flags));
   }
   return {};

@@ -120,6 +120,8 @@ TEST(OpCheck, FlagsAreThoseOfTheOperation) {
   EXPECT_EQ(code_with(Op::rename, flags(kFlagNoReplace | kFlagExchange)), EINVAL);
   EXPECT_EQ(code_with(Op::fallocate, flags(kFlagPunchHole | kFlagZeroRange)), EINVAL);
   EXPECT_EQ(code_with(Op::fallocate, flags(kFlagPunchHole | kFlagKeepSize)), 0);
+  for (uint32_t other : {kFlagKeepSize, kFlagPunchHole, kFlagZeroRange})
+    EXPECT_EQ(code_with(Op::fallocate, flags(kFlagFill | other)), EINVAL);
   EXPECT_EQ(code_with(Op::xattr_set, flags(kFlagCreate | kFlagReplace)), EINVAL);
   EXPECT_EQ(code_with(Op::write, flags(kFlagSieve | kFlagNoSieve)), EINVAL);
   EXPECT_EQ(code_with(Op::write, flags(kFlagSieve | kFlagStable)), 0);

@@ -139,7 +139,7 @@ void move(File& file, const DataCall& call, Transfer& transfer) {
 }
 
 std::shared_ptr<File> find(MPI_File handle) {
-  return Process::get().files().find(handle);
+  return Process::file(handle);
 }
 
 Fault split_pending(const File& file) {

@@ -17,7 +17,7 @@ namespace {
 // Runs `body` on the open file that the handle names, and reports what it returns.
 template <class Body>
 int on_file(const char* call, MPI_File handle, Body&& body) {
-  auto file = Process::get().files().find(handle);
+  auto file = Process::file(handle);
   if (!file) return report_no_file(call);
   return report(file.get(), call, body(*file));
 }
@@ -153,6 +153,7 @@ Fault delete_file(const char* name) {
 }
 
 int add_representation(const char* call, const char* name, const Registered& functions) {
+  if (!Process::possible()) return report_no_mpi(call);
   if (!name || !functions.extent)
     return report(nullptr, call, {MPI_ERR_ARG, "its name or extent function is NULL"});
   return report(nullptr, call, Process::get().representations().add(registered(name, functions)));
@@ -173,6 +174,7 @@ extern "C" {
 
 int MPI_File_open(MPI_Comm comm, const char* filename, int amode, MPI_Info info, MPI_File* fh) {
   *fh = MPI_FILE_NULL;
+  if (!Process::possible()) return report_no_mpi("MPI_File_open");
   std::shared_ptr<File> file;
   Fault fault = open(comm, filename, amode, info, file);
   if (fault) {
@@ -186,7 +188,7 @@ int MPI_File_open(MPI_Comm comm, const char* filename, int amode, MPI_Info info,
 
 int MPI_File_close(MPI_File* fh) {
   constexpr const char* kName = "MPI_File_close";
-  auto file = fh ? Process::get().files().find(*fh) : nullptr;
+  auto file = fh ? Process::file(*fh) : nullptr;
   if (!file) return report_no_file(kName);
   const Fault fault = close(*file);
   const int code = report(file.get(), kName, fault);
@@ -198,6 +200,7 @@ int MPI_File_close(MPI_File* fh) {
 }
 
 int MPI_File_delete(const char* filename, MPI_Info) {
+  if (!Process::possible()) return report_no_mpi("MPI_File_delete");
   Fault fault = delete_file(filename);
   if (fault) fault.text = fmt::format("{}: {}", filename ? filename : "NULL", fault.text);
   return report(nullptr, "MPI_File_delete", fault);
@@ -227,6 +230,7 @@ int MPI_File_preallocate(MPI_File fh, MPI_Offset size) {
       if (size == 0) return Fault{};
       Request request = file.request(Op::fallocate);
       request.length = Length(static_cast<uint64_t>(size));
+      request.flags = kFlagFill;
       return outcome(file.call(std::move(request)));
     });
   });
@@ -387,12 +391,12 @@ int MPI_File_sync(MPI_File fh) {
 }
 
 MPI_Fint MPI_File_c2f(MPI_File fh) {
-  auto file = Process::get().files().find(fh);
+  auto file = Process::file(fh);
   return file ? file->number : 0;
 }
 
 MPI_File MPI_File_f2c(MPI_Fint number) {
-  return Process::get().files().numbered(number);
+  return Process::possible() ? Process::get().files().numbered(number) : MPI_FILE_NULL;
 }
 
 int MPI_Register_datarep(const char* name, MPI_Datarep_conversion_function* read,

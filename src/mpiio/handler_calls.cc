@@ -19,8 +19,8 @@ bool too_late() {
 
 // The file that a handle names, or nothing for MPI_FILE_NULL; false: it names none.
 bool find(MPI_File handle, std::shared_ptr<File>& file) {
-  if (handle == MPI_FILE_NULL) return true;
-  file = Process::get().files().find(handle);
+  if (handle == MPI_FILE_NULL) return Process::possible();
+  file = Process::file(handle);
   return file != nullptr;
 }
 
@@ -29,6 +29,7 @@ bool find(MPI_File handle, std::shared_ptr<File>& file) {
 extern "C" {
 
 int MPI_File_create_errhandler(MPI_File_errhandler_function* function, MPI_Errhandler* handler) {
+  if (!Process::possible()) return report_no_mpi("MPI_File_create_errhandler");
   return Process::get().handlers().create(function, handler);
 }
 
@@ -97,7 +98,8 @@ int MPI_Error_string(int code, char* string, int* length) {
 void forebay_create_errhandler_fortran(Handlers::FortranFunction* function, MPI_Fint* handler,
                                        MPI_Fint* code) {
   MPI_Errhandler made = MPI_ERRHANDLER_NULL;
-  const int result = Process::get().handlers().create_fortran(function, &made);
+  const int result = Process::possible() ? Process::get().handlers().create_fortran(function, &made)
+                                         : report_no_mpi("MPI_File_create_errhandler");
   if (result == MPI_SUCCESS) *handler = PMPI_Errhandler_c2f(made);
   if (code) *code = result;
 }

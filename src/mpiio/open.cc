@@ -134,8 +134,7 @@ class Opening {
 
   // On a communicator of which we have nothing that no other file has.
   Fault begin(const Fault& mine) {
-    PMPI_Comm_dup(program_comm_, &file_->comm);
-    PMPI_Comm_set_errhandler(file_->comm, MPI_ERRORS_RETURN);
+    if (auto fault = duplicate()) return fault;
     if (auto fault = compare_arguments(mine)) return fault;
     Fault fault;
     if (file_->rank == 0) {
@@ -143,6 +142,16 @@ class Opening {
       if (!fault) fault = first();
     }
     return follow(fault);
+  }
+
+  // MPI agrees on a number of the new communicator, so that all ranks fail or none.
+  Fault duplicate() {
+    if (PMPI_Comm_dup(program_comm_, &file_->comm) != MPI_SUCCESS) {
+      file_->comm = MPI_COMM_NULL;
+      return {MPI_ERR_OTHER, "MPI has no communicator for it: too many are in use"};
+    }
+    PMPI_Comm_set_errhandler(file_->comm, MPI_ERRORS_RETURN);
+    return {};
   }
 
   Fault compare_arguments(const Fault& mine) const {

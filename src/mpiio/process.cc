@@ -21,7 +21,7 @@ bool asked_to_explain() {
 Process& Process::get() {
   static Process* const process = [] {
     auto* made = new Process;
-    made->watch_for_the_end();
+    watch_for_the_end();
     has_started.store(true);
     return made;
   }();
@@ -30,6 +30,18 @@ Process& Process::get() {
 
 bool Process::started() {
   return has_started.load(std::memory_order_acquire);
+}
+
+bool Process::possible() {
+  if (started()) return true;
+  int begun = 0, over = 0;
+  PMPI_Initialized(&begun);
+  PMPI_Finalized(&over);
+  return begun && !over;
+}
+
+std::shared_ptr<File> Process::file(MPI_File handle) {
+  return possible() ? get().files_.find(handle) : nullptr;
 }
 
 Process::Process() : caller_(this_process_caller()), explains_(asked_to_explain()) {
@@ -48,28 +60,35 @@ Result<Arbiter*> Process::arbiter() {
   return arbiter_.get();
 }
 
-// MPI_Finalize begins by deleting the attributes of MPI_COMM_SELF.
+// MPI_Finalize begins by deleting the attributes of MPI_COMM_SELF, the last one first.
 void Process::watch_for_the_end() {
-  int key = MPI_KEYVAL_INVALID;
-  PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_the_end, &key, nullptr);
-  PMPI_Comm_set_attr(MPI_COMM_SELF, key, this);
-  PMPI_Comm_free_keyval(&key);
+  static const bool watching = [] {
+    int key = MPI_KEYVAL_INVALID;
+    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_the_end, &key, nullptr);
+    PMPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr);
+    PMPI_Comm_free_keyval(&key);
+    return true;
+  }();
+  (void)watching;
 }
 
-int Process::at_the_end(MPI_Comm, int, void* process, void*) {
-  Process& me = *static_cast<Process*>(process);
-  for (MPI_File handle : me.files_.all()) {
-    auto file = me.files_.remove(handle);
+int Process::at_the_end(MPI_Comm, int, void*, void*) {
+  if (started()) get().end();
+  return MPI_SUCCESS;
+}
+
+void Process::end() {
+  for (MPI_File handle : files_.all()) {
+    auto file = files_.remove(handle);
     if (!file) continue;
     if (file->rank == 0)
       std::fprintf(stderr, "forebay: %s was still open at MPI_Finalize, and is closed now\n",
                    file->name.c_str());
     abandon(*file);
   }
-  me.lobbies_.leave();
-  me.places_.leave();
-  me.arbiter_.reset();
-  return MPI_SUCCESS;
+  lobbies_.leave();
+  places_.leave();
+  arbiter_.reset();
 }
 
 }  // namespace forebay::mpiio

@@ -2,8 +2,9 @@
 // that MPI programs call, so somebody has to be there before any of them; this is all of it.
 //
 // Made at the first use, after MPI_Init. When MPI is finalized, files that are still open are
-// closed, with a line that says so. The object itself is never destroyed: a program may end with
-// threads still running.
+// closed, with a line that says so: after the program's own attributes of MPI_COMM_SELF are gone,
+// since libraries close files with these. The object itself is never destroyed: a program may end
+// with threads still running.
 #pragma once
 
 #include <memory>
@@ -24,6 +25,13 @@ class Process {
  public:
   static Process& get();
   static bool started();
+  // May get() be called? Not in a program that has sessions only: without MPI_Init much of what we
+  // need is not there (MPI_COMM_SELF, and the moment when MPI ends).
+  static bool possible();
+  // From the first call on. MPI is there.
+  static void watch_for_the_end();
+  // The open file that a handle names, or null.
+  static std::shared_ptr<File> file(MPI_File handle);
 
   Decoder& decoder() { return *decoder_; }
   Background& background() { return background_; }
@@ -45,8 +53,8 @@ class Process {
 
  private:
   Process();
-  void watch_for_the_end();
   static int at_the_end(MPI_Comm, int, void*, void*);
+  void end();
 
   std::unique_ptr<Decoder> decoder_;
   Handlers handlers_;

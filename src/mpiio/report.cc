@@ -42,7 +42,18 @@ int report(File* file, const char* call, const Fault& fault) {
 }
 
 int report_no_file(const char* call) {
+  if (!Process::possible()) return report_no_mpi(call);
   return report(nullptr, call, {MPI_ERR_FILE, "this is no open file"});
+}
+
+int report_no_mpi(const char* call) {
+  const std::string text = fmt::format(
+      "{}: MPI-IO is for programs that have called MPI_Init or MPI_Init_thread, also if they use "
+      "sessions, and have not called MPI_Finalize",
+      call);
+  last_said() = {MPI_ERR_UNSUPPORTED_OPERATION, text};
+  std::fprintf(stderr, "forebay: %s\n", text.c_str());
+  return MPI_ERR_UNSUPPORTED_OPERATION;
 }
 
 }  // namespace forebay::mpiio

@@ -265,7 +265,8 @@ int allocate(int fd, const Range& range) {
     Request request =
         file->request(Op::fallocate, (range.mode & FALLOC_FL_KEEP_SIZE ? kFlagKeepSize : 0u) |
                                          (range.mode & FALLOC_FL_PUNCH_HOLE ? kFlagPunchHole : 0u) |
-                                         (range.mode & FALLOC_FL_ZERO_RANGE ? kFlagZeroRange : 0u));
+                                         (range.mode & FALLOC_FL_ZERO_RANGE ? kFlagZeroRange : 0u) |
+                                         (range.fill ? kFlagFill : 0u));
     request.offset = Offset(static_cast<uint64_t>(range.at));
     request.length = Length(static_cast<uint64_t>(range.length));
     return done(Connection::get().call(std::move(request)));

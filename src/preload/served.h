@@ -73,6 +73,7 @@ struct Change {
 struct Range {
   off64_t at, length;
   int mode;
+  bool fill = false;  // as posix_fallocate does
 };
 
 struct Shim {

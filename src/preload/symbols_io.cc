@@ -242,7 +242,7 @@ int fb_fallocate(int fd, int mode, off64_t at, off64_t length) {
 int fb_posix_fallocate(int fd, off64_t at, off64_t length) {
   if (!is_served(fd)) return next<"posix_fallocate64", int>(fd, at, length);
   const int kept = errno;
-  const int failed = ask(&Served::allocate, fd, Range{at, length, 0}) == 0 ? 0 : errno;
+  const int failed = ask(&Served::allocate, fd, Range{at, length, 0, true}) == 0 ? 0 : errno;
   errno = kept;
   return failed;
 }

@@ -249,7 +249,8 @@ Result<Reply> Local::call(Request request) {
 Result<Fd> open_top(const PosixOptions& options) {
   const int how = options.in_application ? O_PATH : O_RDONLY;
   Fd top(::open(options.directory.c_str(), how | O_DIRECTORY | O_CLOEXEC));
-  if (!top) return posix::failed(fmt::format("export directory {}", options.directory));
+  const char* what = options.in_application ? "directory" : "export directory";
+  if (!top) return posix::failed(fmt::format("{} {}", what, options.directory));
   return top;
 }
 

@@ -2,8 +2,8 @@
 //
 // Confined: nothing outside the directory can be named or reached. Names are resolved by openat2
 // with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, or are single components of *at calls; symbolic
-// links are never followed here (clients do, with readlink); a directory on which something else is
-// mounted is EXDEV; the store's own folder (kOwnFolder) at the top cannot be named. Fifos, sockets
+// links are never followed here (clients do, with readlink); what something else is mounted on
+// is EXDEV, but for applications, which may mount single files; the store's own folder (kOwnFolder) at the top cannot be named. Fifos, sockets
 // and devices are shown and never opened.
 //
 // Identity: run by root, path operations and the access check of open are done as the caller (raw

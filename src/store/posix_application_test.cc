@@ -1,5 +1,8 @@
 // The store inside an application's process: it changes nothing of that process and leaves nothing.
 #include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -35,6 +38,79 @@ std::vector<uint32_t> credentials() {
   FOREBAY_ASSERT(::getgroups(static_cast<int>(groups.size()), groups.data()) >= 0);
   all.insert(all.end(), groups.begin(), groups.end());
   return all;
+}
+
+// As containers do.
+TEST(PosixInApplication, SingleFilesMayBeMounted) {
+  PosixRig rig(in_application());
+  const auto mounted = [&](const std::string& from, const std::string& name) {
+    put_file(rig.path(name), "under it");
+    return ::mount(from.c_str(), rig.path(name).c_str(), nullptr, MS_BIND, nullptr) == 0;
+  };
+  put_file(rig.outside("other"), "text");
+  if (!own_mounts() || !mounted(rig.outside("other"), "file") || !mounted("/proc/version", "far"))
+    GTEST_SKIP() << "cannot mount here: " << errno_name(errno);
+  rig.restart();  // in its own name space of mounts
+  auto found = rig.lookup("file");
+  ASSERT_TRUE(found) << found.error().message();
+  auto file = rig.open(found->handle, Access::both);
+  ASSERT_TRUE(file) << file.error().message();
+  EXPECT_EQ(*rig.read(found->handle, file->right, 0, 9), "text");
+  EXPECT_TRUE(rig.write(found->handle, file->right, 4, "ure"));
+  EXPECT_TRUE(rig.close(found->handle, file->right));
+  EXPECT_EQ(content_of(rig.outside("other")), "texture");
+  auto again = rig.create("file");
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(again->attr.size, 7u);
+  EXPECT_TRUE(rig.close(again->handle, again->right));
+  EXPECT_EQ(code_of(rig.remove(rig.root, "file")), EBUSY);
+  // What is known of the folder's file system would not hold.
+  EXPECT_EQ(code_of(rig.lookup("far")), rig.store->local() ? EXDEV : 0);
+  rig.stop();
+  EXPECT_EQ(::umount2(rig.path("file").c_str(), MNT_DETACH), 0);
+  EXPECT_EQ(::umount2(rig.path("far").c_str(), MNT_DETACH), 0);
+}
+
+// Of this process, and for good.
+bool forbid_openat2(uint32_t error) {
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {std::size(code), code};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+bool works() {
+  PosixRig rig(in_application());
+  const auto link_error = [&] {
+    return ::symlink("file", rig.path("link").c_str()) != 0
+               ? EIO
+               : code_of(rig.open(rig.lookup("link")->handle, Access::read));
+  };
+  const auto file = rig.create("file");
+  if (!file || !rig.write(file->handle, file->right, 0, "text")) return false;
+  if (!rig.close(file->handle, file->right) || link_error() != ELOOP) return false;
+  const auto again = rig.open(file->handle, Access::both);
+  return again && *rig.read(file->handle, again->right, 0, 9) == "text" &&
+         rig.close(file->handle, again->right) && rig.remove(rig.root, "file");
+}
+
+// Kernels before 5.6 have none (RHEL 8), and containers may not let it through.
+TEST(PosixInApplication, WorksWithoutOpenat2) {
+  enum { kGood, kBad, kCannotForbid };
+  for (const uint32_t error : {uint32_t{ENOSYS}, uint32_t{EPERM}}) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(!forbid_openat2(error) ? kCannotForbid : works() ? kGood : kBad);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    if (WEXITSTATUS(status) == kCannotForbid) GTEST_SKIP() << "no seccomp here";
+    EXPECT_EQ(WEXITSTATUS(status), kGood) << errno_name(static_cast<int>(error));
+  }
 }
 
 TEST(PosixInApplication, ChangesNothingOfTheProcess) {

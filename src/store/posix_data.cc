@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "store/posix_fill.h"
 #include "store/posix_io.h"
 #include "store/posix_mapped.h"
 #include "store/posix_ops.h"
@@ -196,7 +197,7 @@ Result<Reply> Operations::create(At& at, Request& r) {
       Fd fd;
       const auto make = [&] {
         const NameLocks locks = lock_names({at, r.name});
-        Result<Fd> opened = open_beneath(at.fd(), r.name, flags, r.mode);
+        Result<Fd> opened = open_beneath(at.fd(), r.name, flags, r.mode, mounts_);
         if (!opened) return errno = opened.error().code(), -1;
         fd = std::move(*opened);
         return 0;
@@ -223,7 +224,7 @@ Result<Reply> Operations::created(Fd opened, Request& r) {
 }
 
 Result<Reply> Operations::open_existing(const At& directory, Request& r) {
-  Result<Fd> path = with_room([&] { return open_path(directory.fd(), r.name); });
+  Result<Fd> path = with_room([&] { return open_path(directory.fd(), r.name, mounts_); });
   if (!path) return std::move(path).error();
   Result<Named> named = name(std::move(*path));
   if (!named) return std::move(named).error();
@@ -379,7 +380,10 @@ Result<Reply> Operations::fallocate(At& at, Request& r) {
   become_writer(r);
   while (::fallocate(io->fd(), mode, static_cast<off_t>(r.offset.value),
                      static_cast<off_t>(r.length.value))) {
-    if (errno != EINTR) return failed("fallocate");
+    if (errno == EINTR) continue;
+    if ((r.flags & kFlagFill) == 0 || !reserves_nothing(errno)) return failed("fallocate");
+    if (auto filled = fill(io->fd(), {r.offset, r.length}, r.stop); !filled) return filled.error();
+    break;
   }
   return Reply{};
 }

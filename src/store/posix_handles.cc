@@ -83,8 +83,13 @@ std::string unlinked_name(uint64_t inode, FileTime birth) {
                      birth.nanoseconds);
 }
 
-Handles::Handles(SealKey key, uint64_t export_id, int top, FsKind fs, bool kernel)
-    : key_(std::move(key)), export_id_(export_id), top_(top), kernel_(kernel), fuse_(fs.fuse) {}
+Handles::Handles(SealKey key, uint64_t export_id, int top, FsKind fs, bool kernel, Mounts mounts)
+    : key_(std::move(key)),
+      export_id_(export_id),
+      top_(top),
+      kernel_(kernel),
+      fuse_(fs.fuse),
+      mounts_(mounts) {}
 
 bool Handles::kernel_handles_work(int top, FsKind fs) {
   if (fs.fuse) return false;
@@ -190,7 +195,7 @@ Result<Fd> Handles::resolve_path(std::string_view body) const {
   places.push_back(std::string(kUnlinkedFolder) + "/" + unlinked_name(want.inode, want.birth));
   for (std::string& p : moved_to(path)) places.push_back(std::move(p));
   for (const std::string& place : places) {
-    Result<Fd> fd = open_path(top_, place);
+    Result<Fd> fd = open_path(top_, place, mounts_);
     if (!fd) {
       if (out_of_descriptors(fd.error())) return fd;
       continue;

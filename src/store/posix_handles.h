@@ -32,7 +32,8 @@ std::string unlinked_name(uint64_t inode, FileTime birth);
 class Handles {
  public:
   // `top` must stay open as long as this lives.
-  Handles(SealKey key, uint64_t export_id, int top, FsKind fs, bool kernel);
+  Handles(SealKey key, uint64_t export_id, int top, FsKind fs, bool kernel,
+          Mounts mounts = Mounts::stay);
 
   // Does this process get kernel handles of this directory, and files back from them? Not on FUSE,
   // whose handles die with the mount.
@@ -75,6 +76,7 @@ class Handles {
   const int top_;
   const bool kernel_;
   const bool fuse_;
+  const Mounts mounts_;
   mutable std::mutex mutex_;
   std::deque<Move> moves_;  // oldest first
 };

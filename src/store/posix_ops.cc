@@ -33,10 +33,12 @@ Operations::Operations(Fd top, SealKey key, const PosixOptions& options, Identit
       export_id_(options.export_id),
       identity_(identity),
       in_application_(options.in_application),
+      mounts_(in_application_ ? Mounts::enter : Mounts::stay),
       forgets_closed_(options.forgets_closed),
       handles_(key, options.export_id, top_.get(), fs,
                !options.force_path_handles && !in_application_ &&
-                   Handles::kernel_handles_work(top_.get(), fs)),
+                   Handles::kernel_handles_work(top_.get(), fs),
+               mounts_),
       rights_(key),
       table_(descriptors, identity.privileged(), counters),
       unlinked_(top_.get(), identity_,
@@ -132,6 +134,10 @@ bool Operations::is_gone(const At& at) {
 Result<Operations::Named> Operations::name(Fd path) {
   const Result<FileStat> stat = stat_of(path.get());
   if (!stat) return stat.error();
+  // What is known of the directory holds for it too.
+  if (mounts_ == Mounts::enter && stat->id.device != top_id_.device && local_ &&
+      !fs_kind(path.get()).local)
+    return Error(EXDEV, "it is mounted there from a file system that is not local");
   Result<Handle> handle = handles_.make(path.get(), stat->id);
   if (!handle) return std::move(handle).error();
   FileTable::Adopted adopted = table_.adopt(*handle, std::move(path), *stat);
@@ -143,7 +149,7 @@ Result<Operations::Named> Operations::name(Fd path) {
 }
 
 Result<Reply> Operations::made(const At& directory, const std::string& child) {
-  Result<Fd> path = with_room([&] { return open_path(directory.fd(), child); });
+  Result<Fd> path = with_room([&] { return open_path(directory.fd(), child, mounts_); });
   if (!path) return std::move(path).error();
   Result<Named> named = name(std::move(*path));
   if (!named) return std::move(named).error();
@@ -151,7 +157,7 @@ Result<Reply> Operations::made(const At& directory, const std::string& child) {
 }
 
 Result<void> Operations::start() {
-  Result<Fd> path = open_path(top_.get(), ".");
+  Result<Fd> path = open_path(top_.get(), ".", mounts_);
   if (!path && path.error().code() == ENOSYS)
     return Error(ENOSYS, "openat2 is missing: this needs Linux 5.6 or later");
   if (!path) return std::move(path).error();

@@ -174,7 +174,9 @@ class Operations {
   const Fd top_;
   const uint64_t export_id_;
   const Identity identity_;
-  const bool in_application_, forgets_closed_;
+  const bool in_application_;
+  const Mounts mounts_;
+  const bool forgets_closed_;
   Handles handles_;
   Rights rights_;
   FileTable table_;

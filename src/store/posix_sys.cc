@@ -87,22 +87,41 @@ FsKind fs_kind(int fd) {
   return {};
 }
 
-Result<Fd> open_beneath(int directory, const std::string& path, int flags, uint32_t mode) {
+namespace {
+
+// Without openat2: kernels before 5.6 lack it, and containers may forbid it (EPERM, from some).
+Result<Fd> open_name(int directory, const std::string& name, int flags, uint32_t mode) {
+  if (name.find('/') != name.npos || name == "..")
+    return Error(ENOSYS, "openat2 is missing: this needs Linux 5.6 or later");
+  for (;;) {
+    const int fd = ::openat(directory, name.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, mode);
+    if (fd >= 0) return Fd(fd);
+    if (errno != EINTR) return failed(name);
+  }
+}
+
+}  // namespace
+
+Result<Fd> open_beneath(int directory, const std::string& path, int flags, uint32_t mode,
+                        Mounts mounts) {
   struct open_how how = {};
   how.flags = static_cast<uint64_t>(flags) | O_CLOEXEC | O_NOFOLLOW;
   how.mode = mode;
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  if (mounts == Mounts::stay) how.resolve |= RESOLVE_NO_XDEV;
   // EAGAIN says that a rename or mount went on elsewhere meanwhile, and to try again.
   for (int attempt = 0;; ++attempt) {
     const long fd = ::syscall(SYS_openat2, directory, path.c_str(), &how, sizeof how);
     if (fd >= 0) return Fd(static_cast<int>(fd));
     if (errno == EINTR || (errno == EAGAIN && attempt < 64)) continue;
+    if (mounts == Mounts::enter && (errno == ENOSYS || errno == EPERM))
+      return open_name(directory, path, flags, mode);
     return failed(path);
   }
 }
 
-Result<Fd> open_path(int directory, const std::string& path) {
-  return open_beneath(directory, path, O_PATH);
+Result<Fd> open_path(int directory, const std::string& path, Mounts mounts) {
+  return open_beneath(directory, path, O_PATH, 0, mounts);
 }
 
 Result<Fd> reopen(int path_fd, FileType type, int flags) {

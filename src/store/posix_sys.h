@@ -49,14 +49,19 @@ struct FsKind {
 };
 FsKind fs_kind(int fd);
 
-// How paths are resolved, always: below the directory, through no symbolic link, into no other
-// mount (whose files our handles could not name). EXDEV for what leaves, ELOOP for a link on the
-// way. Repeats when the kernel saw a rename race.
-Result<Fd> open_beneath(int directory, const std::string& path, int flags, uint32_t mode = 0);
+// May a path lead into another mount? Servers do not let it: their handles could not name what is
+// there. An application's file may be mounted by itself, as containers do with single files.
+enum class Mounts : uint8_t { stay, enter };
+
+// How paths are resolved, always: below the directory, through no symbolic link. EXDEV for what
+// leaves, ELOOP for a link on the way. Repeats when the kernel saw a rename race. Servers need
+// openat2 for it; an application, which is confined by nothing, opens single names without it.
+Result<Fd> open_beneath(int directory, const std::string& path, int flags, uint32_t mode = 0,
+                        Mounts mounts = Mounts::stay);
 
 // O_PATH on one name or a path below `directory`; a last name that is a symbolic link names the
 // link.
-Result<Fd> open_path(int directory, const std::string& path);
+Result<Fd> open_path(int directory, const std::string& path, Mounts mounts = Mounts::stay);
 
 // What an O_PATH descriptor names, opened for use with the thread's identity: regular files and
 // directories only, so that no fifo, device or socket is ever opened.

@@ -117,6 +117,9 @@ void allocate(Env& e) {
   MUST(e.read(f, 0, 5) == std::string("abc\0\0", 5));
   e.ok(fallocate(e, f, 0, 10, 0));
   MUST(e.attr(f.handle).size == 100'000);
+  e.ok(fallocate(e, f, 50'000, 100'000, kFlagFill));
+  MUST(e.attr(f.handle).size == 150'000);
+  MUST(e.read(f, 0, 5) == std::string("abc\0\0", 5));
   e.fails(EINVAL, fallocate(e, f, 0, 0, 0));
   e.fails(EINVAL, fallocate(e, f, 0, 1, kFlagPunchHole | kFlagZeroRange));
   const File reader = e.open(f.handle, Access::read);

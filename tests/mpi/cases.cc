@@ -4,6 +4,8 @@
 //   cases FOLDER                all rules but these:
 //   cases FOLDER local|served   what of our own hints a program sees, without and with a server
 //   cases FOLDER striped        those of files whose stripes are known
+//   cases FOLDER unreserved     that of space, also of more than there is
+//   cases FOLDER sessions       that of programs without MPI_Init, if the MPI has sessions
 //   cases FOLDER threads        those of several threads
 //   cases FOLDER readers        that of many ranks
 #include "cases.h"
@@ -412,11 +414,13 @@ void all_rules() {
   sequential();
 #if MPI_VERSION >= 4
   large_counts();
+  session_communicators();
 #endif
   handlers();
   one_bad_rank();
   opened_again();
   between_groups();
+  without_communicators();
   collective_requests();
   far_ahead();
   many_failures();
@@ -425,6 +429,7 @@ void all_rules() {
   registered_representations();
   hints();
   effective_hints();
+  preallocated(false);
   persistent_realms();
   changing_types();
   many_pieces();
@@ -440,17 +445,22 @@ void all_rules() {
 
 int main(int argc, char** argv) {
   const std::string which = argc > 2 ? argv[2] : "";
+  folder = argc > 1 ? argv[1] : ".";
+#if MPI_VERSION >= 4
+  if (which == "sessions") return without_init();
+#endif
   const bool threads = which == "threads";
   int level = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  folder = argc > 1 ? argv[1] : ".";
   if (which.empty())
     all_rules();
   else if (which == "readers")
     many_readers(), many_writers();
   else if (which == "striped")
     striped_files(), realms_given(), changing_types();
+  else if (which == "unreserved")
+    preallocated(true);
   else if (which == "watched")
     watched_files();
   else if (!threads)

@@ -26,7 +26,17 @@ constexpr int kNew = MPI_MODE_CREATE | MPI_MODE_RDWR;
 // Rules of opening and closing (cases_open.cc).
 void opened_again();
 void between_groups();
+void without_communicators();
 void closed_beside_an_open();
+
+#if MPI_VERSION >= 4
+// Rules of sessions (cases_sessions.cc).
+void session_communicators();
+int without_init();  // instead of MPI_Init; what the program is to return
+#endif
+
+// Rules of sizes (cases_sizes.cc).
+void preallocated(bool without_room);
 
 // Rules of data representations (cases_represented.cc).
 void external32();

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "cases.h"
 
@@ -104,6 +105,27 @@ void between_groups() {
   check(error_class == MPI_ERR_COMM && file == MPI_FILE_NULL, "an intercommunicator");
   MPI_Comm_free(&between);
   MPI_Comm_free(&own);
+}
+
+// An MPI may run out of communicators, of which each file has one.
+void without_communicators() {
+  constexpr size_t kMost = 3000;
+  std::vector<MPI_Comm> comms(1);
+  MPI_Comm_dup(MPI_COMM_WORLD, &comms[0]);
+  MPI_Comm_set_errhandler(comms[0], MPI_ERRORS_RETURN);
+  for (MPI_Comm more; comms.size() < kMost && MPI_Comm_dup(comms[0], &more) == MPI_SUCCESS;)
+    comms.push_back(more);
+  MPI_File file = MPI_FILE_NULL;
+  const bool none = comms.size() < kMost;
+  int error_class = MPI_SUCCESS;
+  MPI_Error_class(MPI_File_open(comms[0], path("alone").c_str(), kNew, MPI_INFO_NULL, &file),
+                  &error_class);
+  check((error_class == MPI_ERR_OTHER) == none && (file == MPI_FILE_NULL) == none,
+        "a file for which there is no communicator");
+  if (file != MPI_FILE_NULL) MPI_File_close(&file);
+  for (; comms.size() > 1; comms.pop_back()) MPI_Comm_free(&comms.back());
+  check(opens(comms[0], path("alone"), kNew), "a file when there are communicators again");
+  MPI_Comm_free(&comms[0]);
 }
 
 void opened_again() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """mpiio_cases on Forebay's MPI-IO:
 
-    cases_ours.py BUILD MPI [threads|readers|striped|watched] [--apart] [--hints HINTS]
+    cases_ours.py BUILD MPI [threads|readers|striped|watched|unreserved|sessions] [--apart] [--hints HINTS]
 
 --apart: each of the two ranks (of `readers`: six) in a name space of processes of its own, which
 looks to us like another node (needs root). --hints: of every file, as FOREBAY_HINTS has them."""
@@ -17,7 +17,8 @@ import launch
 parser = argparse.ArgumentParser()
 parser.add_argument("build")
 parser.add_argument("mpi")
-parser.add_argument("which", nargs="?", choices=["threads", "readers", "striped", "watched"])
+parser.add_argument("which", nargs="?", choices=["threads", "readers", "striped", "watched", "unreserved",
+                                                  "sessions"])
 parser.add_argument("--apart", action="store_true")
 parser.add_argument("--hints")
 options = parser.parse_args()
@@ -94,6 +95,19 @@ def stripes_that_are_reported(scratch):
         return failure(server.data, {"FOREBAY_CLIENT_SERVER": server.run_dir}, [])
 
 
+def space_that_is_written(scratch):
+    """Where the file system reserves none; in the ranks, and at a server."""
+    library = os.path.join(build, "lib", "libforebay-test-unreserved.so")
+    code, text = cases([scratch, "unreserved"], preload=[library])
+    if code != 0:
+        return f"{text}\nlocal: {code}"
+    os.environ["LD_PRELOAD"] = library
+    with launch.Server(build, scratch) as server:
+        del os.environ["LD_PRELOAD"]
+        code, text = cases([server.data, "unreserved"], {"FOREBAY_CLIENT_SERVER": server.run_dir})
+        return f"{text}\nserved: {code}" if code else None
+
+
 def what_was_watched(scratch):
     """When aggregators read and write, one of which is slow, or both are."""
     library = os.path.join(build, "lib", "libforebay-test-watch.so")
@@ -136,6 +150,8 @@ def what_was_watched(scratch):
 with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="forebay-cases-") as scratch:
     if options.which == "striped":
         code, text, failure = 0, "", stripes_that_are_reported(scratch)
+    elif options.which == "unreserved":
+        code, text, failure = 0, "", space_that_is_written(scratch)
     elif options.which == "watched":
         code, text, failure = 0, "", what_was_watched(scratch)
     else:

@@ -2,7 +2,8 @@
  *   abort   rank 1 calls MPI_Abort, with requests under way and a lock of atomic mode in use
  *   kill    rank 1 kills itself
  *   errors  writes until a call fails, and prints what every rank got; says "writing" on the way
- *   open    ends with the file open */
+ *   open    ends with the file open
+ *   late    the same, and MPI_Finalize writes to it and closes it, as HDF5 has it do */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@ static const char* name_of(int code) {
 static void must(int code, const char* what) {
   if (code == MPI_SUCCESS) return;
   fprintf(stderr, "rank %d: %s: %s\n", rank, what, name_of(code));
-  usleep(300000);  /* MPICH's launcher throws away what it has not read when a job is aborted */
+  usleep(300000); /* MPICH's launcher throws away what it has not read when a job is aborted */
   MPI_Abort(MPI_COMM_WORLD, 3);
 }
 
@@ -64,6 +65,25 @@ static void until_an_error(MPI_File file) {
   fflush(stdout);
 }
 
+/* Rank 0 writes what only the end knows, and all of them leave nothing open. */
+static int finish(MPI_Comm comm, int key, void* file, void* nothing) {
+  (void)comm, (void)key, (void)nothing;
+  const MPI_Offset end = (MPI_Offset)(rank == 0 ? ranks : 0) * kBlock;
+  must(MPI_File_write_at_all(*(MPI_File*)file, end, "end", rank == 0 ? 3 : 0, MPI_BYTE,
+                             MPI_STATUS_IGNORE),
+       "write_at_all");
+  must(MPI_File_close(file), "close");
+  return MPI_SUCCESS;
+}
+
+/* Before the file is opened: HDF5 does so when it is first used. */
+static void finish_at_the_end(MPI_File* file) {
+  int key;
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, finish, &key, NULL);
+  MPI_Comm_set_attr(MPI_COMM_SELF, key, file);
+  MPI_Comm_free_keyval(&key);
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -72,12 +92,13 @@ int main(int argc, char** argv) {
   block = malloc(kBlock);
   memset(block, 'a' + rank, kBlock);
   MPI_File file;
+  if (strcmp(argv[1], "late") == 0) finish_at_the_end(&file);
   must(
       MPI_File_open(MPI_COMM_WORLD, argv[2], MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file),
       "open");
   if (strcmp(argv[1], "errors") == 0)
     until_an_error(file);
-  else if (strcmp(argv[1], "open") == 0)
+  else if (strcmp(argv[1], "open") == 0 || strcmp(argv[1], "late") == 0)
     must(MPI_File_write_at(file, (MPI_Offset)rank * kBlock, block, kBlock, MPI_BYTE,
                            MPI_STATUS_IGNORE),
          "write_at");

@@ -156,12 +156,29 @@ class LeftOpen(Crash):
             self.nothing_left(folder)
         self.each(work)
 
+    def close_late(self):
+        def work(mpi, folder):
+            result = self.finish_job(self.crash(mpi, "late", folder))
+            self.assertEqual(result.code, 0, f"{result}")
+            self.assertNotIn("still open", result.err)
+            with open(os.path.join(folder, "file"), "rb") as file:
+                self.assertTrue(file.read() == b"a" * MIB + b"b" * MIB + b"c" * MIB + b"end")
+            self.nothing_left(folder)
+        self.each(work)
+
     def test_local(self):
         self.leave_open()
 
     def test_served(self):
         self.serve()
         self.leave_open()
+
+    def test_closed_by_finalize(self):
+        self.close_late()
+
+    def test_closed_by_finalize_served(self):
+        self.serve()
+        self.close_late()
 
 
 if __name__ == "__main__":

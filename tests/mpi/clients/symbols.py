@@ -36,8 +36,9 @@ NOTES = [
 ]
 BESIDE = {
     r"P?MPI_(Wait|Test)(all|any|some)?": "completes our requests, then calls the MPI's own",
+    r"P?MPI_Init(_thread)?": "calls the MPI's own, then watches for MPI_Finalize, where files that are "
+                             "left open are closed",
     r"P?MPI_Request_(free|get_status)": "looks after our requests, then calls the MPI's own",
-    r"P?MPI_Error_string": "adds what was wrong to the text of an error of a file",
     r"P?MPI_Errhandler_free": "keeps a handler that files still use, then calls the MPI's own",
     r"P?MPI_Error_string": "calls the MPI's own, and adds what was wrong in the call that failed",
     r"(?i)p?mpi_file_create_errhandler_*": "Fortran's name of MPI_File_create_errhandler",
