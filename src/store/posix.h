@@ -3,8 +3,8 @@
 // Confined: nothing outside the directory can be named or reached. Names are resolved by openat2
 // with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, or are single components of *at calls; symbolic
 // links are never followed here (clients do, with readlink); what something else is mounted on
-// is EXDEV, but for applications, which may mount single files; the store's own folder (kOwnFolder) at the top cannot be named. Fifos, sockets
-// and devices are shown and never opened.
+// is EXDEV, but for applications, which may mount single files; the store's own folder (kOwnFolder)
+// at the top cannot be named. Fifos, sockets and devices are shown and never opened.
 //
 // Identity: run by root, path operations and the access check of open are done as the caller (raw
 // per-thread system calls, skipped while the caller is unchanged), data operations with the granted
