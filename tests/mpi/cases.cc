@@ -450,6 +450,8 @@ int main(int argc, char** argv) {
     all_rules();
   else if (which == "readers")
     many_readers(), many_writers(), own_pieces();
+  else if (which == "nodes")
+    writers_on_two_nodes();
   else if (which == "striped")
     striped_files(), realms_given(), changing_types();
   else if (which == "watched")

@@ -52,5 +52,6 @@ void realms_beside_busy_threads();
 void watched_files();
 void many_writers();
 void own_pieces();
+void writers_on_two_nodes();
 
 }  // namespace cases

@@ -116,6 +116,40 @@ void many_writers() {
   MPI_Info_free(&info);
 }
 
+// Two ranks on each of two nodes, all of which aggregate: while one waits for another of its node,
+// what it sends to the other node goes on, though there are messages that it has yet to receive.
+void writers_on_two_nodes() {
+  constexpr int kPiece = 32, kPieces = 1 << 18;
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  MPI_Info info = hinted({{"romio_cb_write", "enable"},
+                          {"romio_cb_read", "enable"},
+                          {"cb_nodes", "4"},
+                          {"cb_config_list", "*:*"}});
+  MPI_File file = open(MPI_COMM_WORLD, path("nodes"), kNew, info);
+  std::vector<MPI_Aint> places;  // gaps of up to 6 bytes between pieces of the ranks in turn
+  MPI_Aint at = 0;
+  for (unsigned i = 0; places.size() < kPieces; ++i) {
+    if (int(i) % ranks == rank) places.push_back(at);
+    at += kPiece + i * 2654435761U / 65536 % 7;
+  }
+  MPI_Datatype type;
+  MPI_Type_create_hindexed_block(kPieces, kPiece, places.data(), MPI_BYTE, &type);
+  MPI_Type_commit(&type);
+  MPI_File_set_view(file, 0, MPI_BYTE, type, "native", MPI_INFO_NULL);
+  std::vector<char> all(size_t{kPiece} * kPieces), back(all.size());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = char((i + size_t(rank)) * i % 251);
+  for (int round = 0; round < 4; ++round) {
+    std::fill(back.begin(), back.end(), 0);
+    MPI_File_write_at_all(file, 0, all.data(), int(all.size()), MPI_BYTE, MPI_STATUS_IGNORE);
+    MPI_File_read_at_all(file, 0, back.data(), int(back.size()), MPI_BYTE, MPI_STATUS_IGNORE);
+    check(back == all, "what ranks of two nodes wrote");
+  }
+  MPI_File_close(&file);
+  MPI_Type_free(&type);
+  MPI_Info_free(&info);
+}
+
 // Long pieces that lie in a rank's own realm are moved from and to where they are in its memory;
 // not so what two ranks read, which one of them finds in the other's buffer. Blocks of 96 KiB in
 // turn, of which the last of rank 1 overlap the first of rank 0.
