@@ -31,6 +31,12 @@ void copy(plan::TiledCursor& memory, Length position, std::byte* buffer, uint64_
   });
 }
 
+// What goes around the page cache goes from memory that is aligned as our buffers are.
+uint64_t least_own(const File& file) {
+  if (file.hints.is("forebay_direct", "true")) return UINT64_MAX;
+  return file.place.local ? plan::OwnPieces::kLeastLocal : plan::OwnPieces::kLeast;
+}
+
 // What the first bytes of them hold.
 void cut(std::vector<Extent>& runs, uint64_t bytes) {
   size_t whole = 0;
@@ -98,7 +104,7 @@ TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& rea
       open_(kept.aggregators_.size(), 1),
       open_count_(open_.size()),
       late_(kept.by_alltoallw()),
-      least_own_(file_.place.local ? plan::OwnPieces::kLeastLocal : plan::OwnPieces::kLeast),
+      least_own_(least_own(file_)),
       behind_(transfer.direction() == Direction::write && file_.several_nodes()),
       exchange_(file_.comm, file_.ranks, kept.by_alltoallw(), kept.made_for_.buffer_half(),
                 kept.order_.known()) {
