@@ -342,9 +342,9 @@ void TwoPhase::fail(const Error& error) {
   if (!transfer_.fault()) transfer_.fail(fault_of(error));
 }
 
-// Is this rank's memory such that pieces of it may be worth no copy?
+// Are this rank's pieces so long that some may be worth no copy? To look at short ones costs more.
 bool TwoPhase::may_own_pieces() const {
-  return transfer_.memory().mean_piece() >= least_own_;
+  return kept_.summaries_[static_cast<size_t>(file_.rank)].exchanged_piece >= least_own_;
 }
 
 // This rank's bytes of a window, in pieces as long as they are both there and in its memory:
