@@ -19,8 +19,9 @@ enum Order : uint64_t { kByOffset, kByTarget, kByWhatPays };
 
 constexpr std::string_view kKinds[] = {"", "even", "balanced", "striped", "given"};
 
-// Views whose descriptions are longer are cut to what each call needs of them.
-constexpr size_t kMostNumbersKept = 4096;
+// Views whose descriptions are longer are cut to what each call needs of them; and that, if it is
+// longer than this, to what each aggregator needs of it.
+constexpr size_t kMostNumbersKept = 4096, kMostNumbersToAll = 48;
 constexpr uint64_t kLeastCache = 1_MiB;
 constexpr uint64_t kMostNumbers = 1 << 26;  // of all ranks' views, at an aggregator
 // From here on ranks ask each other whether their memory suffices for them.
@@ -120,16 +121,21 @@ Collective::Summary Collective::summarize(const Transfer& transfer) {
   return mine;
 }
 
-Collective::Described Collective::describe(const plan::ViewPart& part) {
+Collective::Described Collective::describe(const plan::ViewPart& part, const plan::Realms& realms) {
   Described described;
   const bool fits = enough_memory([&] {
     if (long_view_ != file_.view_number)
       described.whole_view = part.view.encode(described.numbers, kMostNumbersKept);
     if (described.whole_view) return;
     long_view_ = file_.view_number;
-    part.encode(described.numbers);
+    if (part.encode(described.numbers, kMostNumbersToAll)) return;
+    for (const plan::TiledMap& realm : realms) {
+      part.encode_in(realm, described.numbers);
+      described.ends.push_back(described.numbers.size());
+    }
   });
-  return fits ? std::move(described) : Described{.numbers = {}, .failed = true};
+  const bool counted = described.numbers.size() <= kMostNumbers;
+  return fits && counted ? std::move(described) : Described{.numbers = {}, .failed = true};
 }
 
 plan::ChosenStriping Collective::striping() const {
@@ -321,34 +327,56 @@ void Collective::learn_who_is_near() {
                  receive.data(), receive_from.data(), MPI_CHAR, file_.comm);
 }
 
-// Ranks send the aggregators the views that these do not have yet. A fault, on all ranks, if that
+// Ranks send the aggregators the views that these do not have yet, and of irregular ones to each
+// what lies in its realm. A fault, on all ranks, if that
 // is too much.
-Fault Collective::send_views(const Transfer& transfer, Received& received) {
+Fault Collective::send_views(const Transfer& transfer, const plan::Realms& realms,
+                             Received& received) {
   Described mine;
   const plan::ViewPart part = transfer.part();
-  if (summaries_[static_cast<size_t>(file_.rank)].unsent && !part.empty()) mine = describe(part);
+  if (summaries_[static_cast<size_t>(file_.rank)].unsent && !part.empty())
+    mine = describe(part, realms);
   bool all_there = false;
   if (auto fault = tell_sizes(mine, received, all_there); fault || all_there) return fault;
   const size_t ranks = summaries_.size();
   uint64_t total = 0;
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    const Received::Size& size = received.sizes[rank];
-    received.from[rank] = static_cast<int>(total);
+  for (const Received::Size& size : received.sizes) {
     total += size.numbers;
-    if (total > kMostNumbers || size.failed) return {MPI_ERR_NO_MEM, kTooMuch};
+    if (size.failed) return {MPI_ERR_NO_MEM, kTooMuch};
   }
   received.many = total > kManyNumbers;
-  const bool fits = enough_memory([&] { received.numbers.resize(index_ >= 0 ? total : 0); });
+  std::vector<int> send(ranks, 0), from(ranks, 0);
+  tell_numbers(mine, send, from, received);
+  uint64_t here = 0;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    received.from[rank] = static_cast<int>(here);
+    here += static_cast<uint64_t>(received.numbers_of[rank]);
+    if (here > kMostNumbers) break;
+  }
+  const bool fits = here <= kMostNumbers && enough_memory([&] { received.numbers.resize(here); });
   if (auto fault = agree_if_many(fits, received)) return fault;
-  std::vector<int> send(ranks, 0), zeros(ranks, 0), receive(ranks, 0);
-  for (const int rank : aggregators_)
-    send[static_cast<size_t>(rank)] = static_cast<int>(mine.numbers.size());
-  for (size_t rank = 0; index_ >= 0 && rank < ranks; ++rank)
-    receive[rank] = static_cast<int>(received.sizes[rank].numbers);
-  PMPI_Alltoallv(mine.numbers.data(), send.data(), zeros.data(), MPI_INT64_T,
-                 received.numbers.data(), receive.data(), received.from.data(), MPI_INT64_T,
-                 file_.comm);
+  PMPI_Alltoallv(mine.numbers.data(), send.data(), from.data(), MPI_INT64_T,
+                 received.numbers.data(), received.numbers_of.data(), received.from.data(),
+                 MPI_INT64_T, file_.comm);
   return {};
+}
+
+// Which of a rank's numbers are for whom. The aggregators can tell, unless some rank cuts its own.
+void Collective::tell_numbers(const Described& mine, std::vector<int>& send, std::vector<int>& from,
+                              Received& received) const {
+  for (size_t a = 0; a < aggregators_.size(); ++a) {
+    const size_t begin = a > 0 && !mine.ends.empty() ? mine.ends[a - 1] : 0;
+    const size_t end = mine.ends.empty() ? mine.numbers.size() : mine.ends[a];
+    from[static_cast<size_t>(aggregators_[a])] = static_cast<int>(begin);
+    send[static_cast<size_t>(aggregators_[a])] = static_cast<int>(end - begin);
+  }
+  if (std::any_of(received.sizes.begin(), received.sizes.end(),
+                  [](const Received::Size& size) { return size.cut > 0; })) {
+    PMPI_Alltoall(send.data(), 1, MPI_INT, received.numbers_of.data(), 1, MPI_INT, file_.comm);
+    return;
+  }
+  for (size_t rank = 0; index_ >= 0 && rank < received.sizes.size(); ++rank)
+    received.numbers_of[rank] = static_cast<int>(received.sizes[rank].numbers);
 }
 
 // How long the ranks' views are. On one node short ones come with it, and if all are short there is
@@ -358,9 +386,10 @@ Fault Collective::tell_sizes(const Described& mine, Received& received, bool& al
     Received::Size size;
     std::array<int64_t, (Gathering::kMostBytes - sizeof(Received::Size)) / sizeof(int64_t)> numbers;
   };
-  const Received::Size own{mine.numbers.size(), mine.whole_view, mine.failed};
+  const Received::Size own{mine.numbers.size(), mine.whole_view, !mine.ends.empty(), mine.failed};
   if (!file_.meeting->gathering()) return file_.gather(&own, sizeof own, received.sizes.data());
   Told told{own, {}};
+  static_assert(kMostNumbersToAll <= told.numbers.size());
   if (own.numbers <= told.numbers.size())
     std::copy(mine.numbers.begin(), mine.numbers.end(), told.numbers.begin());
   std::vector<Told> all(received.sizes.size());
@@ -368,12 +397,13 @@ Fault Collective::tell_sizes(const Described& mine, Received& received, bool& al
   all_there = true;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     received.sizes[rank] = all[rank].size;
-    all_there =
-        all_there && !all[rank].size.failed && all[rank].size.numbers <= told.numbers.size();
+    const Received::Size& size = all[rank].size;
+    all_there = all_there && !size.failed && !size.cut && size.numbers <= told.numbers.size();
   }
   if (!all_there || index_ < 0) return {};
   for (size_t rank = 0; rank < all.size(); ++rank) {
     received.from[rank] = static_cast<int>(received.numbers.size());
+    received.numbers_of[rank] = static_cast<int>(all[rank].size.numbers);
     const auto begin = all[rank].numbers.begin();
     received.numbers.insert(received.numbers.end(), begin,
                             begin + static_cast<ptrdiff_t>(all[rank].size.numbers));
@@ -394,9 +424,10 @@ void Collective::take_parts(const Received& received) {
     const Summary& one = summaries_[rank];
     if (one.length == 0) continue;
     const Extent around{Offset(one.low), Length(one.end - one.low)};
-    const Received::Size& size = received.sizes[rank];
-    std::span<const int64_t> of(received.numbers.data() + received.from[rank], size.numbers);
-    if (one.unsent && !size.whole_view) {
+    std::span<const int64_t> of(received.numbers.data() + received.from[rank],
+                                static_cast<size_t>(received.numbers_of[rank]));
+    if (one.unsent && !received.sizes[rank].whole_view) {
+      if (of.empty()) continue;  // nothing of it is in the realm
       auto part = plan::ViewPart::decode(of);
       FOREBAY_ASSERT(part.has_value(), "a rank described its access wrongly");
       parts_[rank] = std::move(*part);
@@ -417,14 +448,15 @@ void Collective::take_parts(const Received& received) {
 
 // After it the aggregators know the parts of the call. A fault, on all ranks, if that is too much:
 // then nobody counts on what was sent.
-Fault Collective::exchange_views(const Transfer& transfer) {
+Fault Collective::exchange_views(const Transfer& transfer, const plan::Realms& realms) {
   const size_t ranks = summaries_.size();
   Received received{.sizes = std::vector<Received::Size>(ranks),
+                    .numbers_of = std::vector<int>(ranks, 0),
                     .from = std::vector<int>(ranks, 0)};
   const bool any = std::any_of(summaries_.begin(), summaries_.end(),
                                [](const Summary& one) { return one.unsent > 0; });
   if (any)
-    if (auto fault = send_views(transfer, received)) return fault;
+    if (auto fault = send_views(transfer, realms, received)) return fault;
   parts_.assign(ranks, {});
   const bool fits = enough_memory([&] {
     if (index_ >= 0) take_parts(received);
@@ -486,17 +518,17 @@ Fault Collective::keep_realms(const Transfer& transfer) {
 }
 
 void Collective::together(Transfer& transfer) {
-  if (exchange_views(transfer)) {
-    why_ = kTooMuch;
-    return transfer.run();
-  }
-  ++together_;
-  together_why_ = why_;
   if (auto fault = keep_realms(transfer)) {
     if (!transfer.fault()) transfer.fail(std::move(fault));
     return;
   }
   const plan::Realms realms = choose_realms();
+  if (exchange_views(transfer, realms)) {
+    why_ = kTooMuch;
+    return transfer.run();
+  }
+  ++together_;
+  together_why_ = why_;
   order_ = choose_order();
   TwoPhase(*this, transfer, realms).run();
 }

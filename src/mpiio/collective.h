@@ -73,6 +73,7 @@ class Collective {
   };
   struct Described {
     std::vector<int64_t> numbers;
+    std::vector<size_t> ends{};  // by aggregator, of what is for it; none: all get all
     bool whole_view = false;
     bool failed = false;  // there is no memory for it
   };
@@ -85,17 +86,17 @@ class Collective {
   // The views of a call that aggregators did not know.
   struct Received {
     struct Size {
-      uint64_t numbers = 0, whole_view = 0, failed = 0;
+      uint64_t numbers = 0, whole_view = 0, cut = 0, failed = 0;
     };
-    std::vector<Size> sizes;  // by rank
-    std::vector<int> from;    // by rank: where its numbers begin
+    std::vector<Size> sizes;            // by rank
+    std::vector<int> numbers_of, from;  // by rank: how many are for this one, and where they begin
     std::vector<int64_t> numbers{};
     bool many = false;  // so many that memory may not suffice
   };
 
   Settings settings() const;
   Summary summarize(const Transfer& transfer);
-  Described describe(const plan::ViewPart& part);
+  Described describe(const plan::ViewPart& part, const plan::Realms& realms);
   plan::Method choose(Direction direction) const;
   plan::Realms choose_realms();
   bool types_changed() const;
@@ -110,8 +111,10 @@ class Collective {
   void learn_who_is_near();
   void ask_for_layout();
   void learn_given();
-  Fault exchange_views(const Transfer& transfer);
-  Fault send_views(const Transfer& transfer, Received& received);
+  Fault exchange_views(const Transfer& transfer, const plan::Realms& realms);
+  Fault send_views(const Transfer& transfer, const plan::Realms& realms, Received& received);
+  void tell_numbers(const Described& mine, std::vector<int>& send, std::vector<int>& from,
+                    Received& received) const;
   Fault tell_sizes(const Described& mine, Received& received, bool& all_there);
   Fault agree_if_many(bool fits, const Received& received) const;
   void take_parts(const Received& received);

@@ -168,10 +168,12 @@ Fault File::gather(const void* mine, size_t bytes, void* all) const {
 }
 
 // Others may wait for a message of ours, of the program's or this library's, that MPI sends only
-// while we call it.
+// while we call it. And only while a look finds nothing: Open MPI returns what is there already
+// without doing anything else. So it is for a message that nobody sends.
 void progress(MPI_Comm comm) {
+  constexpr int kNobodysTag = 32767;  // the largest that every MPI has
   int found = 0;
-  PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, MPI_STATUS_IGNORE);
+  PMPI_Iprobe(MPI_ANY_SOURCE, kNobodysTag, comm, &found, MPI_STATUS_IGNORE);
 }
 
 Fault File::agree(Fault mine) const {

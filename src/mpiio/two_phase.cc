@@ -31,6 +31,12 @@ void copy(plan::TiledCursor& memory, Length position, std::byte* buffer, uint64_
   });
 }
 
+// What goes around the page cache goes from memory that is aligned as our buffers are.
+uint64_t least_own(const File& file) {
+  if (file.hints.is("forebay_direct", "true")) return UINT64_MAX;
+  return file.place.local ? plan::OwnPieces::kLeastLocal : plan::OwnPieces::kLeast;
+}
+
 // What the first bytes of them hold.
 void cut(std::vector<Extent>& runs, uint64_t bytes) {
   size_t whole = 0;
@@ -98,6 +104,7 @@ TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& rea
       open_(kept.aggregators_.size(), 1),
       open_count_(open_.size()),
       late_(kept.by_alltoallw()),
+      least_own_(least_own(file_)),
       behind_(transfer.direction() == Direction::write && file_.several_nodes()),
       exchange_(file_.comm, file_.ranks, kept.by_alltoallw(), kept.made_for_.buffer_half(),
                 kept.order_.known()) {
@@ -254,6 +261,7 @@ void TwoPhase::open_next_if_any() {
 
 void TwoPhase::open_next() {
   Window window;
+  window.own = plan::OwnPieces(least_own_);
   if (windows_) within_memory([&] { window.runs = windows_->next(); });
   for (const Extent& run : window.runs) window.bytes += run.length.value;
   if (near_ranks_ < kept_.rank_near_.size())
@@ -283,15 +291,17 @@ void TwoPhase::receive_all(const Window& window, std::byte* buffer) {
 Result<uint64_t> TwoPhase::call(Op op, const Window& window, const std::byte* buffer) try {
   auto runs = Extents::make(window.runs);
   if (!runs) return runs.error();
-  const Extents memory(Extent{Offset(reinterpret_cast<uintptr_t>(buffer)), Length(window.bytes)});
-  return file_.move(op, std::move(*runs), memory, Allocate::yes);
+  const Extent whole{Offset(reinterpret_cast<uintptr_t>(buffer)), Length(window.bytes)};
+  return file_.move(op, std::move(*runs), window.own.memory(whole), Allocate::yes);
 } catch (const std::bad_alloc&) {
   return Error(ENOMEM, "out of memory");
 }
 
 // How many bytes there were.
-uint64_t TwoPhase::fill(const Window& window, std::byte* buffer) {
+uint64_t TwoPhase::fill(Window& window, std::byte* buffer) {
   if (window.bytes == 0 || failed_) return 0;
+  if (may_own_pieces() && plan::nobody_shares(kept_.parts_, window.runs))
+    for_each_own(window.runs, [&](uint64_t at, Extent memory) { window.own.take(at, memory); });
   auto moved = call(Op::read, window, buffer);
   if (moved) return *moved;
   fail(moved.error());
@@ -332,17 +342,58 @@ void TwoPhase::fail(const Error& error) {
   if (!transfer_.fault()) transfer_.fail(fault_of(error));
 }
 
+// Are this rank's pieces so long that some may be worth no copy? To look at short ones costs more.
+bool TwoPhase::may_own_pieces() const {
+  return kept_.summaries_[static_cast<size_t>(file_.rank)].exchanged_piece >= least_own_;
+}
+
+// This rank's bytes of a window, in pieces as long as they are both there and in its memory:
+// fn(place in the window, memory).
+template <class Fn>
+void TwoPhase::for_each_own(std::span<const Extent> runs, Fn&& fn) {
+  uint64_t place = 0;
+  Extent piece;
+  plan::place_in_window(runs, part_, [&](uint64_t at, Length stream, uint64_t length) {
+    for_each_piece(memory_, stream - part_.from, length, [&](const std::byte* data, uint64_t n) {
+      const Offset address(reinterpret_cast<uintptr_t>(data));
+      const bool continues = piece.end() == address && place + piece.length.value == at;
+      if (!continues && !piece.empty()) fn(place, piece);
+      if (!continues) place = at, piece = {address, Length()};
+      piece.length += Length(n);
+      at += n;
+    });
+  });
+  if (!piece.empty()) fn(place, piece);
+}
+
+// What may stay in its memory stays there.
+void TwoPhase::visit_own(const WindowArea::Seen& seen) {
+  plan::OwnPieces& own = opened_.front().own;
+  for_each_own(seen.runs, [&](uint64_t place, Extent memory) {
+    auto* const data = reinterpret_cast<std::byte*>(memory.offset.value);
+    const uint64_t end = std::max(place, seen.about.end);
+    const uint64_t there = std::min(memory.length.value, end - place);
+    moved_ += there;
+    if (reading() && !own.has(place)) std::memcpy(data, seen.buffer + place, there);
+    if (!reading() && !own.take(place, memory)) std::memcpy(seen.buffer + place, data, there);
+  });
+}
+
 void TwoPhase::visit_near(size_t aggregator) {
   WindowArea& area = kept_.areas_[aggregator];
   const uint32_t number = kept_.next_window_[aggregator]++;
   const auto seen = area.enter(number, [this] { file_.progress(); });
+  if (seen.about.last) open_[aggregator] = 0, --open_count_;
+  if (static_cast<int>(aggregator) == kept_.index_ && may_own_pieces()) {
+    visit_own(seen);
+    return area.leave(number);
+  }
   const Direction direction = transfer_.direction();
   plan::place_in_window(seen.runs, part_, [&](uint64_t at, Length stream, uint64_t length) {
     const uint64_t there = std::min(length, seen.about.end - std::min(seen.about.end, at));
     copy(memory_, stream - part_.from, seen.buffer + at, there, direction);
     moved_ += there;
   });
-  if (seen.about.last) open_[aggregator] = 0, --open_count_;
   area.leave(number);
 }
 

@@ -2,7 +2,8 @@
 // the Store move it, a window (plan/coverage.h) at a time.
 //
 // Ranks on an aggregator's node copy straight between their memory and its buffer
-// (mpiio/window_area.h); others send or receive theirs (mpiio/exchange.h). While an aggregator
+// (mpiio/window_area.h); others send or receive theirs (mpiio/exchange.h). Long pieces of its own
+// memory an aggregator gives to the Store as they are (plan/own_pieces.h). While an aggregator
 // moves a window to the Store the others fill the next one; of a read, they empty one while it
 // reads the next.
 //
@@ -27,6 +28,7 @@
 
 #include "mpiio/collective.h"
 #include "mpiio/exchange.h"
+#include "plan/own_pieces.h"
 
 namespace forebay::mpiio {
 
@@ -41,6 +43,7 @@ class TwoPhase {
     std::vector<Extent> runs;
     std::vector<uint64_t> places;  // of them in the buffer, for far ranks' data
     uint64_t bytes = 0;
+    plan::OwnPieces own;  // that are not in the buffer
   };
   bool aggregates() const { return kept_.index_ >= 0; }
   WindowArea& own() { return kept_.areas_[static_cast<size_t>(kept_.index_)]; }
@@ -54,7 +57,7 @@ class TwoPhase {
   uint64_t window_bytes() const;
   template <class Body>
   void within_memory(Body&& body);
-  uint64_t fill(const Window& window, std::byte* buffer);
+  uint64_t fill(Window& window, std::byte* buffer);
   void store(Window window, const std::byte* buffer);
   bool storing() const;
   void end_store();
@@ -71,6 +74,10 @@ class TwoPhase {
   void receive_all(const Window& window, std::byte* buffer);
   void send_all(const Window& window, std::byte* buffer, uint32_t step);
   void visit_all();
+  bool may_own_pieces() const;
+  template <class Fn>
+  void for_each_own(std::span<const Extent> runs, Fn&& fn);
+  void visit_own(const WindowArea::Seen& seen);
   void visit_near(size_t aggregator);
   void visit_far(size_t aggregator);
   std::vector<Extent> learn_runs(size_t aggregator);
@@ -96,6 +103,7 @@ class TwoPhase {
   Window stored_;                           // in the background
   std::future<Result<uint64_t>> end_;       // of that; not valid: nothing is
   const bool late_;                         // are windows sent in their own steps?
+  const uint64_t least_own_;                // bytes of a piece that is not copied
   const bool behind_;                       // are they stored in the background?
   Exchange exchange_;
   uint32_t near_ranks_ = 0;

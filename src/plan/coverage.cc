@@ -283,6 +283,31 @@ size_t run_beyond(std::span<const Extent> runs, size_t run, Offset offset, uint6
   return low;
 }
 
+std::optional<Extents> pieces_in(const Ranges& ranges, const ViewPart& part, size_t most_pieces) {
+  std::vector<Extent> pieces;
+  std::optional<Extent> range;
+  const Length end = part.from + part.length;
+  bool more = true;
+  for (TiledCursor cursor = part.cursor(); more && !cursor.done();) {
+    for (Extent piece = cursor.take(cursor.left()); !piece.empty();) {
+      if (!range || range->end() <= piece.offset) range = ranges(piece.offset);
+      more = range.has_value();
+      if (!more) break;
+      if (piece.end() <= range->offset) {  // to the next that is in it
+        cursor.seek(std::clamp(part.view.position_beyond(range->offset), cursor.position(), end));
+        break;
+      }
+      const Offset begin = std::max(piece.offset, range->offset);
+      const Offset stop = std::min(piece.end(), range->end());
+      add(pieces, {begin, stop - begin});
+      if (pieces.size() > most_pieces) return std::nullopt;
+      piece = {stop, piece.end() - stop};
+    }
+  }
+  auto made = Extents::make(std::move(pieces));
+  return made ? std::optional<Extents>(std::move(*made)) : std::nullopt;
+}
+
 uint64_t bytes_in_window(std::span<const Extent> runs, const ViewPart& part) {
   if (part.empty() || runs.empty()) return 0;
   if (runs.size() == 1) return part.within(runs.front()).length.value;

@@ -140,6 +140,10 @@ void place_in_window(std::span<const Extent> runs, const ViewPart& part, Fn&& fn
   });
 }
 
+// The part's bytes that lie in the ranges, in order; nothing if they are more than so many pieces.
+// Ranges without a piece, and pieces between two of them, are passed over.
+std::optional<Extents> pieces_in(const Ranges& ranges, const ViewPart& part, size_t most_pieces);
+
 // How many bytes of the part lie in the runs.
 uint64_t bytes_in_window(std::span<const Extent> runs, const ViewPart& part);
 

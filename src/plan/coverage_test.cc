@@ -35,6 +35,15 @@ Rank random_rank(TypeOracle& oracle) {
   return rank;
 }
 
+std::vector<uint64_t> bytes_of(const ViewPart& part) {
+  std::vector<uint64_t> bytes;
+  for (TiledCursor cursor = part.cursor(); !cursor.done();) {
+    const Extent e = cursor.take(cursor.left());
+    for (uint64_t k = 0; k < e.length.value; ++k) bytes.push_back(e.offset.value + k);
+  }
+  return bytes;
+}
+
 std::vector<Rank> random_ranks(TypeOracle& oracle) {
   std::vector<Rank> ranks;
   for (int64_t n = oracle.pick(1, 9); n > 0; --n) ranks.push_back(random_rank(oracle));
@@ -183,12 +192,7 @@ TEST(ViewPart, ComesBackFromNumbers) {
     ASSERT_TRUE(back.has_value()) << back.error().message();
     ASSERT_TRUE(rest.empty());
     ASSERT_EQ(back->length, rank.part.length);
-    std::vector<uint64_t> bytes;
-    for (TiledCursor cursor = back->cursor(); !cursor.done();) {
-      const Extent e = cursor.take(cursor.left());
-      for (uint64_t k = 0; k < e.length.value; ++k) bytes.push_back(e.offset.value + k);
-    }
-    ASSERT_EQ(bytes, rank.bytes);
+    ASSERT_EQ(bytes_of(*back), rank.bytes);
     for (size_t cut = 0; cut < numbers.size(); ++cut) {
       std::span<const int64_t> part(numbers.data(), cut);
       (void)ViewPart::decode(part);  // an error or not, and no more
@@ -217,6 +221,70 @@ TEST(ViewPart, IsDescribedByWhatIsShorter) {
   numbers.clear();
   regular.encode(numbers);
   EXPECT_LT(numbers.size(), 20u);
+}
+
+// Who aggregates the realm needs these, and may be told more.
+TEST(ViewPart, IsToldToEachRealmAsFarAsItLiesThere) {
+  const uint64_t seed = test_seed();
+  TypeOracle oracle(seed);
+  for (int round = 0; round < 300; ++round) {
+    const Rank rank = random_rank(oracle);
+    const auto size = static_cast<uint64_t>(oracle.pick(1, 300));
+    const auto count = static_cast<size_t>(oracle.pick(1, 5));
+    const Realms realms =
+        oracle.pick(0, 1) ? cyclic_realms(size, count) : even_realms(region_of({rank}), count, 1);
+    for (const TiledMap& realm : realms) {
+      const Ranges ranges = ranges_of(realm);
+      const auto here = [&](uint64_t at) {
+        const auto range = ranges(Offset(at));
+        return range && range->offset.value <= at;
+      };
+      std::vector<uint64_t> wanted;
+      for (const uint64_t at : rank.bytes)
+        if (here(at)) wanted.push_back(at);
+      std::vector<int64_t> numbers;
+      rank.part.encode_in(realm, numbers);
+      ASSERT_TRUE(!numbers.empty() || wanted.empty());
+      std::span<const int64_t> rest(numbers);
+      const ViewPart back = numbers.empty() ? ViewPart() : ViewPart::decode(rest).value();
+      ASSERT_TRUE(rest.empty());
+      std::vector<uint64_t> bytes;
+      for (const uint64_t at : bytes_of(back))
+        if (here(at)) bytes.push_back(at);
+      ASSERT_EQ(bytes, wanted);
+      const auto listed = pieces_in(ranges, rank.part, SIZE_MAX);
+      ASSERT_EQ(listed->total().value, wanted.size());
+      for (ExtentCursor cursor(*listed); !cursor.done();) {
+        const Extent e = cursor.take(listed->total());
+        ASSERT_TRUE(here(e.offset.value) && here(e.end().value - 1));
+      }
+      if (listed->pieces() > 1) {
+        ASSERT_FALSE(pieces_in(ranges, rank.part, listed->pieces() / 2));
+      }
+    }
+  }
+}
+
+// All aggregators together are told little more than one would be.
+TEST(ViewPart, IsToldOnceWhereItIsIrregular) {
+  std::vector<TypeMap::Block> blocks;
+  for (int64_t i = 0; i < 10'000; ++i) blocks.push_back({10 * i + i * i % 7, 2});
+  const auto view = TiledMap::once(Offset(0), *TypeMap::indexed(blocks, *TypeMap::bytes(1)));
+  const ViewPart part{*view, Length(0), view->total()};
+  std::vector<int64_t> all;
+  EXPECT_FALSE(part.encode(all, 1000));
+  EXPECT_TRUE(all.empty());
+  part.encode(all);
+  for (const Realms& realms : {even_realms(part.bounds(), 8, 1), cyclic_realms(500, 8)}) {
+    size_t sum = 0;
+    for (const TiledMap& realm : realms) {
+      std::vector<int64_t> numbers;
+      part.encode_in(realm, numbers);
+      EXPECT_LT(numbers.size(), all.size() / 6);
+      sum += numbers.size();
+    }
+    EXPECT_LT(sum, all.size() + all.size() / 20);
+  }
 }
 
 // Types that hold each other twice at every level stay as small as they are in memory.

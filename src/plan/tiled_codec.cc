@@ -134,6 +134,20 @@ bool TiledMap::encode(std::vector<int64_t>& numbers, size_t most) const {
   return false;
 }
 
+void TiledMap::encode_list(std::span<const Extent> pieces, std::vector<int64_t>& numbers) {
+  const Offset at = pieces.front().offset;
+  numbers.reserve(numbers.size() + 3 + 2 * pieces.size());
+  numbers.push_back(static_cast<int64_t>(at.value));
+  numbers.push_back(pieces.size() == 1 ? kOneRun : kOneList);
+  numbers.push_back(
+      static_cast<int64_t>(pieces.size() == 1 ? pieces.front().length.value : pieces.size()));
+  if (pieces.size() == 1) return;
+  for (const Extent& piece : pieces) {
+    numbers.push_back(static_cast<int64_t>(piece.offset.value) - static_cast<int64_t>(at.value));
+    numbers.push_back(static_cast<int64_t>(piece.length.value));
+  }
+}
+
 Result<TiledMap> TiledMap::decode(std::span<const int64_t>& numbers) {
   Reader reader(numbers);
   auto at = reader.number();

@@ -57,6 +57,8 @@ class TiledMap {
   // none is added. decode() takes them off the front; EPROTO for what encode() did not write.
   bool encode(std::vector<int64_t>& numbers, size_t most = SIZE_MAX) const;
   static Result<TiledMap> decode(std::span<const int64_t>& numbers);
+  // As encode() of a map of these pieces, one after the other (one at least), without making it.
+  static void encode_list(std::span<const Extent> pieces, std::vector<int64_t>& numbers);
 
  private:
   friend class TiledCursor;

@@ -435,6 +435,7 @@ void all_rules() {
   many_pieces();
   pieces_far_apart();
   irregular_views();
+  own_pieces();
   buffers_beyond_a_limit();
   full_disk_together();
   no_memory_together();
@@ -456,7 +457,9 @@ int main(int argc, char** argv) {
   if (which.empty())
     all_rules();
   else if (which == "readers")
-    many_readers(), many_writers();
+    many_readers(), many_writers(), own_pieces();
+  else if (which == "nodes")
+    writers_on_two_nodes();
   else if (which == "striped")
     striped_files(), realms_given(), changing_types();
   else if (which == "unreserved")

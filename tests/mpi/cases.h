@@ -61,5 +61,7 @@ void realms_beside_busy_threads();
 // Rules of what ranks and aggregators exchange in them (cases_exchange.cc).
 void watched_files();
 void many_writers();
+void own_pieces();
+void writers_on_two_nodes();
 
 }  // namespace cases

@@ -6,6 +6,7 @@
 #include <malloc.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <fstream>
 #include <vector>
 
@@ -111,6 +112,103 @@ void many_writers() {
   check(back == all, "what many ranks wrote");
   MPI_File_close(&file);
   MPI_Type_free(&piece);
+  MPI_Type_free(&type);
+  MPI_Info_free(&info);
+}
+
+// Two ranks on each of two nodes, all of which aggregate: while one waits for another of its node,
+// what it sends to the other node goes on, though there are messages that it has yet to receive.
+void writers_on_two_nodes() {
+  constexpr int kPiece = 32, kPieces = 1 << 18;
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  MPI_Info info = hinted({{"romio_cb_write", "enable"},
+                          {"romio_cb_read", "enable"},
+                          {"cb_nodes", "4"},
+                          {"cb_config_list", "*:*"}});
+  MPI_File file = open(MPI_COMM_WORLD, path("nodes"), kNew, info);
+  std::vector<MPI_Aint> places;  // gaps of up to 6 bytes between pieces of the ranks in turn
+  MPI_Aint at = 0;
+  for (unsigned i = 0; places.size() < kPieces; ++i) {
+    if (int(i) % ranks == rank) places.push_back(at);
+    at += kPiece + i * 2654435761U / 65536 % 7;
+  }
+  MPI_Datatype type;
+  MPI_Type_create_hindexed_block(kPieces, kPiece, places.data(), MPI_BYTE, &type);
+  MPI_Type_commit(&type);
+  MPI_File_set_view(file, 0, MPI_BYTE, type, "native", MPI_INFO_NULL);
+  std::vector<char> all(size_t{kPiece} * kPieces), back(all.size());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = char((i + size_t(rank)) * i % 251);
+  for (int round = 0; round < 4; ++round) {
+    std::fill(back.begin(), back.end(), 0);
+    MPI_File_write_at_all(file, 0, all.data(), int(all.size()), MPI_BYTE, MPI_STATUS_IGNORE);
+    MPI_File_read_at_all(file, 0, back.data(), int(back.size()), MPI_BYTE, MPI_STATUS_IGNORE);
+    check(back == all, "what ranks of two nodes wrote");
+  }
+  MPI_File_close(&file);
+  MPI_Type_free(&type);
+  MPI_Info_free(&info);
+}
+
+// Long pieces that lie in a rank's own realm are moved from and to where they are in its memory;
+// not so what two ranks read, which one of them finds in the other's buffer. Blocks of 96 KiB in
+// turn, of which the last of rank 1 overlap the first of rank 0.
+void own_pieces() {
+  constexpr int kBlock = 96 << 10, kBlocks = 24, kOverlap = 4096;
+  MPI_Info info = hinted({{"romio_cb_write", "enable"},
+                          {"romio_cb_read", "enable"},
+                          {"cb_nodes", "2"},
+                          {"cb_config_list", "*:*"},
+                          {"cb_buffer_size", "1048576"}});
+  MPI_File file = open(MPI_COMM_WORLD, path("pieces_of_own"), kNew, info);
+  MPI_Datatype block, type;
+  MPI_Type_contiguous(kBlock, MPI_BYTE, &block);
+  MPI_Type_create_resized(block, 0, 2 * kBlock - kOverlap, &type);
+  MPI_Type_commit(&type);
+  const auto view = [&](int first) {
+    MPI_File_set_view(file, first, MPI_BYTE, type, "native", MPI_INFO_NULL);
+  };
+  // The same bytes by whoever writes them.
+  std::vector<char> mine(size_t(kBlock) * kBlocks), back(mine.size());
+  const auto fill = [&](size_t first) {
+    for (size_t i = 0; i < mine.size(); ++i) {
+      const size_t at = first + i / kBlock * (2 * kBlock - kOverlap) + i % kBlock;
+      mine[i] = char(at % 251 + at / 65536);
+    }
+  };
+  view(rank % 2 * kBlock);
+  fill(size_t(rank % 2 * kBlock));
+  const std::vector<char> written = mine;
+  MPI_File_write_all(file, mine.data(), int(mine.size()), MPI_BYTE, MPI_STATUS_IGNORE);
+  check(mine == written, "memory that was written stays as it is");
+  MPI_File_read_at_all(file, 0, back.data(), int(back.size()), MPI_BYTE, MPI_STATUS_IGNORE);
+  check(back == mine, "blocks in turn that overlap");
+  MPI_File_read_at(file, 0, back.data(), int(back.size()), MPI_BYTE, MPI_STATUS_IGNORE);
+  check(back == mine, "blocks in turn that overlap, as each rank reads them");
+  for (const int first : {0, rank % 2 * (kBlock / 2)}) {  // all read the same, or half of it
+    view(first);
+    fill(size_t(first));
+    std::fill(back.begin(), back.end(), 0);
+    const int bytes = int(back.size()) - kBlock;
+    MPI_File_read_at_all(file, 0, back.data(), bytes, MPI_BYTE, MPI_STATUS_IGNORE);
+    check(std::equal(back.begin(), back.begin() + bytes, mine.begin()), "what all ranks read");
+  }
+  // The file ends in the midst of what is read.
+  view(rank % 2 * kBlock);
+  fill(size_t(rank % 2 * kBlock));
+  MPI_File_set_size(file, (kBlocks - 2) * (2 * kBlock - kOverlap) + kBlock / 2);
+  std::fill(back.begin(), back.end(), 'x');
+  MPI_Status status;
+  int count = 0;
+  MPI_File_read_at_all(file, 0, back.data(), int(back.size()), MPI_BYTE, &status);
+  MPI_Get_count(&status, MPI_BYTE, &count);
+  check(count == (kBlocks - 2) * kBlock + (rank % 2 == 0 ? kBlock / 2 : 0),
+        "how much there is before the end");
+  check(std::equal(back.begin(), back.begin() + count, mine.begin()), "what is before the end");
+  check(std::all_of(back.begin() + count, back.end(), [](char c) { return c == 'x'; }),
+        "memory behind what was read");
+  MPI_File_close(&file);
+  MPI_Type_free(&block);
   MPI_Type_free(&type);
   MPI_Info_free(&info);
 }

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """mpiio_cases on Forebay's MPI-IO:
 
-    cases_ours.py BUILD MPI [threads|readers|striped|watched|unreserved|sessions] [--apart] [--hints HINTS]
+    cases_ours.py BUILD MPI [threads|readers|nodes|striped|watched|unreserved|sessions] [--apart]
+                  [--hints HINTS]
 
---apart: each of the two ranks (of `readers`: six) in a name space of processes of its own, which
-looks to us like another node (needs root). --hints: of every file, as FOREBAY_HINTS has them."""
+--apart: each of the two ranks (of `readers`: six; of `nodes`: two pairs) in a name space of
+processes of its own, which looks to us like another node (needs root). --hints: of every file, as
+FOREBAY_HINTS has them."""
 import argparse
 import contextlib
 import os
@@ -17,8 +19,8 @@ import launch
 parser = argparse.ArgumentParser()
 parser.add_argument("build")
 parser.add_argument("mpi")
-parser.add_argument("which", nargs="?", choices=["threads", "readers", "striped", "watched", "unreserved",
-                                                  "sessions"])
+parser.add_argument("which", nargs="?", choices=["threads", "readers", "nodes", "striped", "watched",
+                                                  "unreserved", "sessions"])
 parser.add_argument("--apart", action="store_true")
 parser.add_argument("--hints")
 options = parser.parse_args()
@@ -26,7 +28,8 @@ if options.apart and os.geteuid() != 0:
     print("skipped: ranks are put apart by root only")
     sys.exit(77)
 build, mpi = options.build, options.mpi
-ranks = 6 if options.which == "readers" else 2
+ranks = {"readers": 6, "nodes": 4}.get(options.which, 2)
+spaces = 2 if options.which == "nodes" else ranks
 
 
 def cases(words, variables=None, preload=()):
@@ -38,7 +41,7 @@ def cases(words, variables=None, preload=()):
     with contextlib.ExitStack() as stack:
         if options.apart:
             env.update(launch.between_nodes(mpi))
-            words = stack.enter_context(launch.nodes(ranks))(words)
+            words = stack.enter_context(launch.nodes(spaces))(words)
         return launch.run(
             launch.command(mpi, ranks, launch.libraries(build, mpi, ranks) + list(preload), words,
                            variables), 90, env)
