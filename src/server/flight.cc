@@ -6,6 +6,7 @@
 #include "server/lease_flight.h"
 #include "server/lent_flight.h"
 #include "server/lock_flight.h"
+#include "server/lock_waits_flight.h"
 #include "server/name_flight.h"
 #include "server/relay_flight.h"
 #include "server/session.h"
@@ -49,6 +50,9 @@ std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session,
   }
   if (is_lock(message.request.op)) {
     return std::make_shared<LockFlight>(std::move(session), std::move(message));
+  }
+  if (message.request.op == Op::lock_waits) {
+    return std::make_shared<LockWaitsFlight>(std::move(session), std::move(message));
   }
   if (message.request.op == Op::lease) {
     return std::make_shared<LeaseFlight>(std::move(session), std::move(message));

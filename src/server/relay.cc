@@ -90,6 +90,11 @@ class Relay::State : public std::enable_shared_from_this<State> {
   void submit(Request&& request, Completion&& done, Origin origin);
   void submit_at(const std::string& server, Request&& request, Completion&& done, Origin origin);
   void settle(Request&& request, Completion&& done, Origin origin);
+  void submit_at(size_t place, Request&& request, Completion&& done, Loop& loop) {
+    at(place, std::move(request), std::move(done), {&loop, 0, {}, false});
+  }
+  size_t servers() const { return homes_.names().size(); }
+  size_t self() const { return self_; }
   void close();
 
   bool acknowledged() const { return acknowledged_; }
@@ -477,6 +482,18 @@ std::string Relay::home_of(const Handle& file) const {
 void Relay::submit_at(const std::string& server, Request&& request, Completion&& done,
                       Origin origin) {
   state_->submit_at(server, std::move(request), std::move(done), origin);
+}
+
+void Relay::submit_at(size_t place, Request&& request, Completion&& done, Loop& loop) {
+  state_->submit_at(place, std::move(request), std::move(done), loop);
+}
+
+size_t Relay::servers() const {
+  return state_->servers();
+}
+
+size_t Relay::self() const {
+  return state_->self();
 }
 
 void Relay::settle(Request&& request, Completion&& done, Origin origin) {

@@ -51,6 +51,11 @@ class Relay {
   void submit(Request&& request, Completion&& done, Origin origin);
   // At that server, wherever the file lives.
   void submit_at(const std::string& server, Request&& request, Completion&& done, Origin origin);
+  // At the server of that place in the list.
+  void submit_at(size_t place, Request&& request, Completion&& done, Loop& loop);
+  // How many there are, and which is this one.
+  size_t servers() const;
+  size_t self() const;
   // As BehindStore::settle().
   void settle(Request&& request, Completion&& done, Origin origin);
 

@@ -50,6 +50,7 @@ bool Session::attach(std::unique_ptr<Connection>& connection, bool resumed) {
   attached_at_ = last_data_ = last_taken_ = loop().now();
   may_speak_for_others_ = connection_->peer().may_speak_for_others;
   parts_.info->connected = true;
+  if (parts_.relayed) exported().locks.reaches(id(), true);
   connection_->start(*this);
   parts_.welcome.resumed = resumed;
   send(wire::encode(parts_.welcome));
@@ -79,6 +80,7 @@ void Session::detach(const Error& why, LeaseTable::Left how) {
   log::debug("session {}: connection lost: {}", parts_.info->id, why.message());
   const uint32_t pid = own_pid();
   parts_.info->connected = false;
+  if (parts_.relayed) exported().locks.reaches(id(), false);
   closing_ = false;
   exported().leases->lose(id(), how, loop());
   dropped_ ? shortcuts_.drop() : shortcuts_.recall_all();

@@ -405,6 +405,62 @@ class Nodes(Cluster):
         for path in (f"/locked{i}" for i in range(4)):
             b.do("lock", path, 0, "", 4)
 
+    def test_locks_in_a_circle_over_servers(self):
+        """fcntl(2) of preloaded programs: one of a circle is refused, and the others go on."""
+        self.start_all()
+        script = ("import errno, fcntl, os, sys\n"
+                  "files = {}\n"
+                  "for line in sys.stdin:\n"
+                  "    what, path = line.split()\n"
+                  "    if path not in files:\n"
+                  "        files[path] = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)\n"
+                  "    how = fcntl.LOCK_EX if what == 'lock' else fcntl.LOCK_UN\n"
+                  "    try:\n"
+                  "        fcntl.lockf(files[path], how)\n"
+                  "        print(what, flush=True)\n"
+                  "    except OSError as error:\n"
+                  "        circle = error.errno == errno.EDEADLK\n"
+                  "        print('circle' if circle else error, flush=True)\n")
+        programs = []
+        for name in self.NAMES:
+            programs.append(subprocess.Popen(
+                [*self.within("c" + name), FOREBAY, "--preload", "/served", "run", "--",
+                 "/usr/bin/python3", "-c", script], env=self.client_env(name), text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, **self.user))
+        self.running += programs
+
+        def say(program, what, path):
+            program.stdin.write(f"{what} {path}\n")
+            program.stdin.flush()
+
+        def hear(program):
+            return program.stdout.readline().strip()
+
+        def done(program, what, path):
+            say(program, what, path)
+            self.assertEqual(hear(program), what)
+
+        def answered():
+            return select.select([program.stdout for program in programs], [], [], 0)[0]
+
+        for turn in range(4):
+            paths = [f"/served/circle{turn}.{i}" for i in range(3)]  # they live at different servers
+            for program, path in zip(programs, paths):
+                done(program, "lock", path)
+            for i, program in enumerate(programs):
+                say(program, "lock", paths[(i + 1) % 3])
+            wait_for("one to be refused", answered, 20)
+            self.assertEqual(len(answered()), 1)
+            refused = next(i for i in range(3) if programs[i].stdout in answered())
+            self.assertEqual(hear(programs[refused]), "circle")
+            time.sleep(0.5)
+            self.assertEqual(answered(), [])
+            for i in (refused, refused - 1, refused - 2):  # each goes on when the next is through
+                if i != refused:
+                    self.assertEqual(hear(programs[i]), "lock")
+                    done(programs[i], "unlock", paths[(i + 1) % 3])
+                done(programs[i], "unlock", paths[i])
+
     def test_locks_outlive_servers(self):
         """Those that keep them and those that relay them, orderly ended or not; and their holder asks
         for nothing meanwhile."""
