@@ -30,7 +30,7 @@ bool Session::attach(std::unique_ptr<Connection>& connection, bool resumed) {
   if (ended_ || stopping_) return false;
   if (connection_) {
     detach(Error(ECONNRESET, "replaced by a new connection of the same client"),
-           LeaseTable::Left::without_copies);
+           parts_.relayed ? LeaseTable::Left::out_of_reach : LeaseTable::Left::without_copies);
   }
   loop().cancel(std::exchange(grace_timer_, 0));
   connection_ = std::move(connection);
@@ -63,8 +63,9 @@ bool Session::attach(std::unique_ptr<Connection>& connection, bool resumed) {
 }
 
 void Session::on_closed(const Error& why) {
-  // Of a process on this node the kernel tells the end. Anybody else may merely be out of reach.
-  const bool near = connection_->peer().pid != 0;
+  // Of a process on this node the kernel tells the end. Anybody else may merely be out of reach,
+  // and so may those whom another server serves.
+  const bool near = connection_->peer().pid != 0 && !parts_.relayed;
   detach(why, near && why.code() == ECONNRESET ? LeaseTable::Left::without_copies
                                                : LeaseTable::Left::out_of_reach);
 }
