@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
 
 #include "core/testing.h"
 
-namespace forebay::attr {
-namespace {
+namespace forebay::attr::lock_circles_test {
 
 LockOwner owner(uint64_t name) {
   return {0, 0, name};
@@ -108,5 +108,4 @@ TEST(LockCircles, FindsWhatThereIsAndNothingElse) {
   }
 }
 
-}  // namespace
-}  // namespace forebay::attr
+}  // namespace forebay::attr::lock_circles_test

@@ -8,8 +8,8 @@ namespace {
 
 // Most circles are closed by who waits last. Who comes with nothing in its hands waits for others,
 // and nobody for it, unless it has several threads.
-constexpr Duration kFirstLook = std::chrono::milliseconds(100);
-constexpr Duration kLongestPause = std::chrono::milliseconds(6400);
+constexpr Duration kFirstSearch = std::chrono::milliseconds(100);
+constexpr Duration kSearchPause = std::chrono::milliseconds(6400);
 
 }  // namespace
 
@@ -90,7 +90,7 @@ bool LockFlight::holds_elsewhere() const {
 void LockFlight::watch() {
   if (!exported().relay || (request_.flags & kFlagWhole) != 0) return;
   const bool holds = holds_elsewhere() || exported().locks.holds(owner());
-  pause_ = holds ? kFirstLook : kLongestPause;
+  pause_ = holds ? kFirstSearch : kSearchPause;
   look_later();
 }
 
@@ -101,7 +101,7 @@ void LockFlight::look_later() {
     static_cast<LockFlight&>(*self).look_timer_ = 0;
     static_cast<LockFlight&>(*self).look();
   });
-  pause_ = std::min(2 * pause_, kLongestPause);
+  pause_ = std::min(2 * pause_, kSearchPause);
 }
 
 void LockFlight::look() {

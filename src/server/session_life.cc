@@ -14,7 +14,7 @@ namespace {
 
 // Its connection ends a little earlier than a process that is killed.
 constexpr Duration kFirstLook = std::chrono::milliseconds(1);
-constexpr Duration kLongestPause = std::chrono::milliseconds(250);
+constexpr Duration kLongestBetweenLooks = std::chrono::milliseconds(250);
 
 }  // namespace
 
@@ -123,7 +123,7 @@ void Session::await_client(Away away) {
 void Session::look_for_client(Away away) {
   const bool gone = process_is_gone(away.pid);
   if (!gone && loop().now() < away.until) {
-    away.pause = std::min(away.pause * 2, kLongestPause);
+    away.pause = std::min(away.pause * 2, kLongestBetweenLooks);
     return await_client(away);
   }
   log::info("session {}: its client {}", parts_.info->id,
