@@ -17,11 +17,10 @@ Extent between(Offset begin, Offset end) {
 // ---- Asking ----
 
 Result<FileLocks::Outcome> FileLocks::lock(std::string_view file, Owner owner, const Lock& lock,
-                                           bool wait) {
+                                           bool wait, bool elsewhere) {
   if (auto ok = within_limits(owner); !ok) return std::move(ok).error();
   Book& book = book_of(file, lock.kind);
-  const auto state = owners_.find(owner);
-  const Wait wanted{owner, lock, &book, wait && (state == owners_.end() || !state->second.holds())};
+  const Wait wanted{owner, lock, &book, wait && !elsewhere && !holds(owner)};
   Outcome out;
   if (!blocked(book, wanted, UINT64_MAX)) {
     if (add(book, owner, lock)) freed(book, {lock.range}, out.granted);
@@ -59,6 +58,35 @@ std::optional<FileLocks::Held> FileLocks::test(std::string_view file, Owner owne
       found = Held{piece.owner, piece.lock};
     }
   });
+  return found;
+}
+
+bool FileLocks::holds(Owner owner) const {
+  const auto found = owners_.find(owner);
+  return found != owners_.end() && found->second.holds();
+}
+
+void FileLocks::in_the_way(Ticket ticket, const std::function<void(const InTheWay&)>& tell) const {
+  const auto found = waits_.find(ticket);
+  if (found == waits_.end() || found->second.lock.kind != Kind::range) return;
+  const Wait& wait = found->second;
+  wait.book->held.visit(wait.lock.range, [&](Extent, Id id) {
+    const Piece& piece = pieces_.at(id);
+    if (piece.owner == wait.owner || (!piece.lock.exclusive && !wait.lock.exclusive)) return;
+    tell({ticket, id, wait.owner, piece.owner});
+  });
+}
+
+void FileLocks::in_the_way(Owner waiter, const std::function<void(const InTheWay&)>& tell) const {
+  const auto state = owners_.find(waiter);
+  if (state == owners_.end()) return;
+  for (const Ticket ticket : state->second.waits) in_the_way(ticket, tell);
+}
+
+// As long as both are there they are as they were.
+bool FileLocks::stands(Ticket ticket, Id held) const {
+  bool found = false;
+  in_the_way(ticket, [&](const InTheWay& one) { found = found || one.held == held; });
   return found;
 }
 

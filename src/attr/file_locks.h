@@ -11,8 +11,10 @@
 // that, and waiting behind one who cannot go on would be a deadlock that need not be.)
 //
 // A range lock that would close a circle of owners waiting for each other, over any number of
-// files, is refused (EDEADLK). A whole lock is given up before a waiting one in another mode
-// replaces it, as flock does, so that two who hold it shared can both ask for more.
+// files, is refused (EDEADLK). Where owners have locks in other places too, circles through those
+// are for somebody else to find (lock_circles.h): in_the_way() and stands() are for that. A whole
+// lock is given up before a waiting one in another mode replaces it, as flock does, so that two who
+// hold it shared can both ask for more.
 //
 // A value: no threads, no clock, no network. (Locks of paper 5, chapter 5, are of the cache and
 // passive; these are the application's own.)
@@ -20,6 +22,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -66,8 +69,10 @@ class FileLocks {
   FileLocks() : FileLocks(Limits()) {}
   explicit FileLocks(Limits limits) : limits_(limits) {}
 
-  // Refused if it conflicts and does not wait. EDEADLK, ENOLCK.
-  Result<Outcome> lock(std::string_view file, Owner owner, const Lock& lock, bool wait);
+  // Refused if it conflicts and does not wait. EDEADLK, ENOLCK. `elsewhere`: the owner holds locks
+  // that are kept in another place.
+  Result<Outcome> lock(std::string_view file, Owner owner, const Lock& lock, bool wait,
+                       bool elsewhere = false);
   // Frees what the owner holds there; never fails. Returns what that grants.
   std::vector<Ticket> unlock(std::string_view file, Owner owner, Kind kind, Extent range);
   // What `from` holds, all of it and in no lesser mode, is `to`'s from now on; nothing: it does
@@ -83,11 +88,23 @@ class FileLocks {
   // The lowest lock that is in the way of this one.
   std::optional<Held> test(std::string_view file, Owner owner, const Lock& lock) const;
 
+  // A range lock that waits, and one that is held in its way. If either changes in any way, it is
+  // none of these numbers any more.
+  using Id = plan::IntervalTree::Id;
+  struct InTheWay {
+    Ticket ticket = 0;
+    Id held = 0;
+    Owner waiter, holder;
+  };
+  void in_the_way(Ticket ticket, const std::function<void(const InTheWay&)>& tell) const;
+  void in_the_way(Owner waiter, const std::function<void(const InTheWay&)>& tell) const;
+  bool stands(Ticket ticket, Id held) const;
+  bool holds(Owner owner) const;  // any lock at all
+
   size_t held() const { return pieces_.size(); }
   size_t waiting() const { return waits_.size(); }
 
  private:
-  using Id = plan::IntervalTree::Id;
   struct Book {  // the locks of one kind on one file
     std::string file;
     Kind kind;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 
 #include "core/testing.h"
@@ -42,6 +43,41 @@ TEST(FileLocks, ExclusiveExcludesOthersOnly) {
   EXPECT_EQ(state(locks.lock("f", {1, 1}, range(kShared, 0, 5), kTry)), State::granted);
   EXPECT_EQ(state(locks.lock("f", {2, 1}, range(kShared, 0, 5), kTry)), State::granted);
   EXPECT_EQ(state(locks.lock("f", {2, 1}, whole(kExclusive), kTry)), State::granted);
+}
+
+// What a search over several places goes by (lock_circles.h).
+TEST(FileLocks, WhoIsInTheWayOfALockThatWaits) {
+  FileLocks locks;
+  locks.lock("f", {1, 1}, range(kShared, 0, 10), kTry).value();
+  locks.lock("f", {2, 1}, range(kShared, 5, 10), kTry).value();
+  const Ticket waits = locks.lock("f", {3, 1}, range(kExclusive, 0, 20), kWait).value().ticket;
+  locks.lock("f", {4, 1}, range(kShared, 0, 1), kWait).value();
+  std::map<Owner, uint64_t> held;
+  const auto note = [&](const FileLocks::InTheWay& one) {
+    EXPECT_EQ(one.ticket, waits);
+    EXPECT_EQ(one.waiter, (Owner{3, 1}));
+    EXPECT_TRUE(locks.stands(waits, one.held));
+    held[one.holder] = one.held;
+  };
+  locks.in_the_way(Owner{3, 1}, note);
+  EXPECT_EQ(held.size(), 2u) << "not who waits";
+  // It is another lock once it was given up, or a part of it.
+  locks.unlock("f", {1, 1}, Kind::range, ext(0, 2));
+  EXPECT_FALSE(locks.stands(waits, held.at({1, 1})));
+  EXPECT_TRUE(locks.stands(waits, held.at({2, 1})));
+  locks.unlock("f", {2, 1}, Kind::range, ext(5, 10));
+  locks.lock("f", {2, 1}, range(kShared, 5, 10), kTry).value();
+  EXPECT_FALSE(locks.stands(waits, held.at({2, 1})));
+  locks.give_up(waits);
+  locks.in_the_way(waits, [](const FileLocks::InTheWay&) { FAIL() << "it does not wait"; });
+}
+
+TEST(FileLocks, WhoHoldsSomethingElsewhereWaitsBehindNobody) {
+  FileLocks locks;
+  locks.lock("f", {1, 1}, range(kShared, 0, 10), kTry).value();
+  locks.lock("f", {2, 1}, range(kExclusive, 0, 10), kWait).value();
+  EXPECT_EQ(state(locks.lock("f", {3, 1}, range(kShared, 0, 10), kWait)), State::waits);
+  EXPECT_EQ(state(locks.lock("f", {4, 1}, range(kShared, 0, 10), kWait, true)), State::granted);
 }
 
 TEST(FileLocks, AnHeirHasAllOfItOrNothing) {

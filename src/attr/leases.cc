@@ -19,7 +19,8 @@ bool Leases::may_take(const File& file, const Who& who, Kind kind) const {
          std::ranges::all_of(file.holders, [&](const auto& one) { return one.first == who; });
 }
 
-Result<Leases::Number> Leases::take(std::string_view file, const Who& who, Kind kind, Time now) {
+Result<Leases::Number> Leases::take(std::string_view file, const Who& who, Kind kind, Time now,
+                                    Duration most) {
   // What ran out is not renewed: its client has dropped it, and may not have heard what changed.
   if (const auto known = clients_.find(who.client);
       known != clients_.end() && known->second.until <= now) {
@@ -49,18 +50,18 @@ Result<Leases::Number> Leases::take(std::string_view file, const Who& who, Kind 
     ++writers_;
   }
   asks.leases.insert(number);
-  asks.until = now + term_;
+  asks.until = std::max(asks.until, now + std::min(term_, most));
   return number;
 }
 
-bool Leases::renew(uint64_t client, Number number, Time now) {
+bool Leases::renew(uint64_t client, Number number, Time now, Duration most) {
   const auto lease = leases_.find(number);
   if (lease == leases_.end() || lease->second.who.client != client || lease->second.recalled) {
     return false;
   }
   Client& c = clients_.at(client);
   if (c.until <= now) return false;
-  c.until = now + term_;
+  c.until = std::max(c.until, now + std::min(term_, most));
   return true;
 }
 

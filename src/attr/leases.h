@@ -63,9 +63,12 @@ class Leases {
   // client has of that file by that name, so that giving that one back does not end this one.
   // EAGAIN: somebody else has one that it cannot be beside, or has not given it back yet. ENOLCK
   // beyond a limit.
-  Result<Number> take(std::string_view file, const Who& who, Kind kind, Time now);
+  // `most`: what the client holds must not last longer than that from now on, unless it was told
+  // so before.
+  Result<Number> take(std::string_view file, const Who& who, Kind kind, Time now,
+                      Duration most = Duration::max());
   // Renews all that the client holds. False: it does not hold this one (any more).
-  bool renew(uint64_t client, Number lease, Time now);
+  bool renew(uint64_t client, Number lease, Time now, Duration most = Duration::max());
 
   struct Recalled {
     std::vector<Held> now;      // those who are to be told

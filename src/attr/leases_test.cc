@@ -64,6 +64,18 @@ TEST(Leases, RunOutUnlessRenewed) {
   EXPECT_EQ(later.lapsed, (std::vector<Leases::Held>{{1, c}}));
 }
 
+TEST(Leases, LastNoLongerThanTheyMayButAsLongAsWasSaid) {
+  Leases leases(5s);
+  const Number a = *leases.take("f", {1}, Kind::read, at(0s), 3s);
+  EXPECT_FALSE(leases.renew(1, a, at(3s))) << "it has run out";
+  const Number b = *leases.take("f", {1}, Kind::read, at(4s));
+  EXPECT_TRUE(leases.take("g", {1}, Kind::read, at(5s), 1s)) << "it was told until 9";
+  EXPECT_TRUE(leases.renew(1, b, at(6s), 2s));
+  EXPECT_EQ(leases.recall("g", {2}, at(7s)).at_most, at(9s));
+  EXPECT_TRUE(leases.renew(1, b, at(8s), 2s));
+  EXPECT_EQ(leases.recall("f", {2}, at(8s)).at_most, at(10s));
+}
+
 TEST(Leases, OfAClientThatIsAwayAreNotRenewedByItsReturn) {
   Leases leases(5s);
   const Number a = *leases.take("f", {1}, Kind::read, at(0s));

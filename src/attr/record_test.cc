@@ -135,7 +135,7 @@ TEST(Record, AnIntentComesBackAsItWas) {
                       "from",     std::string(kMaxName, 't'),     std::string("i\0j", 3)};
   const std::string packed = pack(intent);
   EXPECT_EQ(unpack(packed), intent);
-  EXPECT_EQ(unpack(pack({})), Intent{});
+  EXPECT_EQ(unpack(pack(Intent{})), Intent{});
   const Intent elsewhere{.op = Op::remove, .name = "n", .identity = "i", .home = "b"};
   EXPECT_EQ(unpack(pack(elsewhere)), elsewhere);
   for (size_t size = 0; size < packed.size(); size += 97) {

@@ -33,6 +33,8 @@ Result<uint64_t> State::apply(const Command& c) {
       return intend(c);
     case Kind::named:
       return named(c);
+    case Kind::user:
+      return set_user(c);
     default:
       break;
   }
@@ -343,11 +345,57 @@ Result<void> State::room_for(const Once& once) const {
                                     lanes_, clients_.size()));
 }
 
+// Of a client's user.
+void State::count(const Client& client, size_t more, size_t less) {
+  if (!client.user) return;
+  size_t& has = users_[*client.user];
+  has += more;
+  has -= less;
+  if (has == 0) users_.erase(*client.user);
+}
+
+const State::Client* State::client(const Once& once) const {
+  const auto found = clients_.find(ClientId{once.client, once.client2});
+  return found == clients_.end() ? nullptr : &found->second;
+}
+
+bool State::has_user(const Once& once) const {
+  const Client* const known = client(once);
+  return known && known->user;
+}
+
+Result<void> State::room_for(const Once& once, uint32_t user) const {
+  if (once.empty()) return {};
+  const Client* const known = client(once);
+  const size_t lanes = known ? known->lanes.size() : 0;
+  if (once.lane < lanes) return {};
+  const uint32_t whose = known && known->user ? *known->user : user;
+  const auto found = users_.find(whose);
+  const size_t has = found == users_.end() ? 0 : found->second;
+  const size_t left = limits_.lanes - std::min(lanes_, limits_.lanes);
+  const size_t more = once.lane + size_t{1} - lanes;
+  if (has + 2 * more <= left) return {};
+  return Error(ENOBUFS, fmt::format("the server remembers {} requests of user {}, and has room for "
+                                    "{} more, of which others get theirs",
+                                    has, whose, left));
+}
+
+// The first one counts: nobody else knows the client's number.
+Result<uint64_t> State::set_user(const Command& c) {
+  const auto found = clients_.find(ClientId{c.once.client, c.once.client2});
+  if (found == clients_.end() || found->second.user) return uint64_t{0};
+  found->second.user = static_cast<uint32_t>(c.value);
+  count(found->second, found->second.lanes.size());
+  return uint64_t{0};
+}
+
 void State::remember(const Once& once, const Done& done) {
   if (once.empty()) return;
   Client& client = clients_[{once.client, once.client2}];
   if (once.lane >= client.lanes.size()) {
-    lanes_ += once.lane + size_t{1} - client.lanes.size();
+    const size_t more = once.lane + size_t{1} - client.lanes.size();
+    lanes_ += more;
+    count(client, more);
     client.lanes.resize(once.lane + size_t{1});
   }
   client.lanes[once.lane] = done;
@@ -367,6 +415,7 @@ Result<uint64_t> State::forget_client(const Command& c) {
   if (found == clients_.end()) return uint64_t{0};
   const std::vector<Done> lanes = std::move(found->second.lanes);
   lanes_ -= lanes.size();
+  count(found->second, 0, lanes.size());
   clients_.erase(found);
   for (const Done& done : lanes) {
     File* const file = done.open ? at(done.file) : nullptr;
@@ -455,6 +504,7 @@ void State::snapshot(const std::function<void(const Command&)>& tell) const {
       }
       tell({Kind::lane, d.file, d.value, d.length, once, std::string_view(&kind, 1)});
     }
+    if (client.user) tell({.kind = Kind::user, .value = *client.user, .once = {id.a, id.b}});
   }
   // After their lanes, unless those have gone on.
   for (const auto& [number, file] : files_) {

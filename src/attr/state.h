@@ -22,7 +22,9 @@
 //  2. A lane knows the last request of its client that changed something; one that comes after a
 //     later one is refused.
 //  3. A file's end is at or behind every place that was granted since it was last cut.
-//  4. Files, attributes, lanes and listed holes are bounded (Limits).
+//  4. Files, attributes, lanes and listed holes are bounded (Limits). Lanes are shared out: a user
+//     gets no more of them than are left then, so that whoever comes always finds some (the dynamic
+//     thresholds of A. K. Choudhury and E. L. Hahne, IEEE/ACM Transactions on Networking 1998).
 //
 // A value: no threads, no clock, no files.
 #pragma once
@@ -64,6 +66,7 @@ struct Command {
     named,          // once, value (Named): it is done, or not
     give_back,      // file, value (the place), extra (the end from now on), once: nothing was
                     // written there, and nothing will be
+    user,           // once.client, client2, value: the user whose requests these are
   };
   Kind kind = Kind::life;
   uint32_t file = 0;
@@ -107,6 +110,10 @@ class State {
 
   // Nothing: it is new. An error: its client has gone on to a later one.
   Result<std::optional<Done>> recall(const Once& once) const;
+
+  // May a request of this user be remembered? ENOBUFS: it has its share.
+  Result<void> room_for(const Once& once, uint32_t user) const;
+  bool has_user(const Once& once) const;  // its client is known, and whose it is
 
   // 0: it is not known. A number for one that is not known is next_file().
   uint32_t find(std::string_view key) const;
@@ -177,6 +184,7 @@ class State {
   struct Client {
     std::vector<Done> lanes;
     uint64_t tick = 0;
+    std::optional<uint32_t> user = {};
   };
   struct ClientId {
     uint64_t a, b;
@@ -197,9 +205,12 @@ class State {
   Result<uint64_t> cut(File& file, const Command& c);
   Result<uint64_t> restore_lane(const Command& c);
   Result<uint64_t> forget_client(const Command& c);
+  Result<uint64_t> set_user(const Command& c);
   Result<uint64_t> intend(const Command& c);
   Result<uint64_t> named(const Command& c);
   Result<void> room_for(const Once& once) const;
+  const Client* client(const Once& once) const;
+  void count(const Client& client, size_t more, size_t less = 0);
   void remember(const Once& once, const Done& done);
   Done* lane(const Once& once);
   const Done* lane(const Once& once) const { return const_cast<State*>(this)->lane(once); }
@@ -215,6 +226,7 @@ class State {
   std::unordered_map<uint32_t, std::unique_ptr<File>> files_;
   std::unordered_map<std::string, uint32_t, Hash, std::equal_to<>> numbers_;  // by key
   std::unordered_map<ClientId, Client, Hash> clients_;
+  std::unordered_map<uint32_t, size_t> users_;  // how many lanes their clients have
 };
 
 }  // namespace forebay::attr

@@ -159,6 +159,43 @@ TEST(State, IsBounded) {
   EXPECT_EQ(state.bare_files(9).size(), 0u);
 }
 
+// However many clients one user has, another finds room; and gets it back when they are forgotten.
+TEST(State, NoUserTakesAllThatIsRemembered) {
+  State state({.lanes = 64});
+  const uint32_t file = with_file(state, "f");
+  ASSERT_TRUE(state.apply({.kind = Kind::create, .file = file, .name = "n"}));
+  uint64_t clients = 0;
+  const auto comes = [&](uint32_t user, uint16_t lanes = 1) {
+    const Once first = once(++clients, 1, static_cast<uint16_t>(lanes - 1));
+    if (!state.room_for(first, user)) return false;
+    EXPECT_TRUE(state.apply({Kind::add, file, 1, 0, first, "n"}));
+    EXPECT_FALSE(state.has_user(first));
+    EXPECT_TRUE(state.apply({.kind = Kind::user, .value = user, .once = once(clients, 0)}));
+    EXPECT_TRUE(state.has_user(first));
+    return true;
+  };
+  const auto all_that_it_gets = [&](uint32_t user) {
+    size_t got = 0;
+    while (comes(user)) ++got;
+    return got;
+  };
+  EXPECT_EQ(state.room_for(once(1000, 1, 40), 7).error().code(), ENOBUFS);
+  EXPECT_EQ(all_that_it_gets(7), 32u);
+  EXPECT_EQ(all_that_it_gets(8), 16u);
+  EXPECT_EQ(all_that_it_gets(9), 8u);
+  EXPECT_TRUE(state.room_for(once(1, 2), 7)) << "a request in a lane that there is";
+  EXPECT_EQ(state.room_for(once(1, 1, 1), 7).error().code(), ENOBUFS) << "another lane";
+  EXPECT_EQ(state.room_for(once(1, 1, 8), 9).error().code(), ENOBUFS) << "it is not that user's";
+  EXPECT_TRUE(state.room_for({}, 7));
+  EXPECT_TRUE(copied(state).has_user(once(1, 1)));
+  ASSERT_TRUE(state.apply({.kind = Kind::user, .value = 9, .once = once(1, 0)})) << "as before";
+  for (uint64_t client = 1; client <= 32; ++client) {
+    ASSERT_TRUE(state.apply({.kind = Kind::forget_client, .once = once(client, 0)}));
+  }
+  EXPECT_EQ(state.counts().lanes, 24u);
+  EXPECT_TRUE(comes(7, 20));
+}
+
 // Random commands; after each, a copy by snapshot is the same.
 TEST(State, ASnapshotIsAllOfIt) {
   std::mt19937_64 random(test_seed());
@@ -166,8 +203,8 @@ TEST(State, ASnapshotIsAllOfIt) {
   State state;
   for (int i = 0; i < 400; ++i) {
     Command c;
-    c.kind = static_cast<Kind>(1 + upto(static_cast<uint64_t>(Kind::named)));
-    if (c.kind == Kind::lane || c.kind == Kind::hole) continue;
+    c.kind = static_cast<Kind>(1 + upto(static_cast<uint64_t>(Kind::user)));
+    if (c.kind == Kind::lane || c.kind == Kind::hole || c.kind == Kind::give_back) continue;
     c.file = c.kind == Kind::file ? state.next_file() : static_cast<uint32_t>(1 + upto(4));
     c.value = upto(50);
     c.extra = 1 + upto(20);

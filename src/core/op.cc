@@ -47,7 +47,7 @@ constexpr std::array<OpInfo, kOpCount> kOps = {{
     {Op::xattr_remove, "xattr_remove", OpKind::path, kChanges, kOnce, kWhere, 0, 0},
     {Op::lock, "lock", OpKind::session, kKeeps, kAgain, kHandle | kRight,
      kRange | kCookie | kFlags | kValue | kExpected,
-     kFlagShared | kFlagWhole | kFlagWait | kFlagReclaim},
+     kFlagShared | kFlagWhole | kFlagWait | kFlagReclaim | kFlagHolds},
     {Op::unlock, "unlock", OpKind::session, kKeeps, kAgain, kHandle, kRange | kCookie | kFlags,
      kFlagWhole},
     {Op::lock_test, "lock_test", OpKind::path, kKeeps, kAgain, kHandle, kRange | kCookie | kFlags,
@@ -66,6 +66,7 @@ constexpr std::array<OpInfo, kOpCount> kOps = {{
      kFlagShared | kFlagReclaim},
     {Op::shortcut, "shortcut", OpKind::shared, kKeeps, kAgain, kHandle | kRight, kFlags,
      kFlagShared},
+    {Op::lock_waits, "lock_waits", OpKind::shared, kKeeps, kAgain, kHandle | kData, kValue, 0},
 }};
 
 constexpr bool rows_are_in_order() {

@@ -54,7 +54,7 @@ enum class Op : uint8_t {
   // Advisory locks, which only a server keeps: EOPNOTSUPP where there is none. An owner is one of
   // the client's, told apart by `cookie`; length 0: up to the largest offset.
   lock,       // handle, right, offset, length, cookie, flag_shared, flag_whole, flag_wait,
-              // [flag_reclaim, value, expected: as answered then]
+              // [flag_reclaim, value, expected: as answered then], [flag_holds: from a server]
               //                                 -> value (the life of the server that keeps it),
               //                                    verifier (its owner's number there)
               //                                    (EAGAIN: another's; EDEADLK; ENOLCK)
@@ -84,8 +84,12 @@ enum class Op : uint8_t {
              //            value (the generation, 32 bits, and the number of the shortcut's word),
              //            end (the right is for reading, too)
              //            (EOPNOTSUPP: never; EAGAIN: not now)
+  // Of servers among themselves: about locks that wait (server/lock_search.h).
+  lock_waits,  // handle (the export's top), value (0: who is in the way of these owners; 1: does
+               // all of this stand; 2: these are to look for circles), data
+               //       -> data, end (that is all of it), count (1: it stands)
 };
-inline constexpr int kOpCount = static_cast<int>(Op::shortcut) + 1;
+inline constexpr int kOpCount = static_cast<int>(Op::lock_waits) + 1;
 
 // Which fields a request uses. A server refuses a request that lacks one of `needs` or carries one
 // that is in neither list.
@@ -164,6 +168,7 @@ enum Flag : uint32_t {
   kFlagWhole = 1u << 21,    // of the whole file, as flock(2) has them, apart from those of ranges
   kFlagWait = 1u << 22,     // until it is granted
   kFlagReclaim = 1u << 23,  // it was held in an earlier life of the server
+  kFlagHolds = 1u << 18,    // its owner holds others, at other servers
   kFlagAppend = 1u << 17,   // a server chooses the place, at the end of the file
   // fallocate where the file system has none: zeros are written, as posix_fallocate(3) does it.
   kFlagFill = 1u << 18,

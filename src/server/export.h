@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 
 #include "core/buffer_pool.h"
@@ -49,6 +50,7 @@ class Export : public std::enable_shared_from_this<Export> {
   ReservationTable reservations;
   RightHolders holders;
   LockTable locks{options.lock_marker, options.lock_grace};
+  std::atomic<unsigned> lock_searches{0};  // now (lock_search.h)
   const std::shared_ptr<LeaseTable> leases;
   SmallWrites small_writes{*this};
   ShortcutTable shortcuts;

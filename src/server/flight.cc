@@ -6,6 +6,7 @@
 #include "server/lease_flight.h"
 #include "server/lent_flight.h"
 #include "server/lock_flight.h"
+#include "server/lock_waits_flight.h"
 #include "server/name_flight.h"
 #include "server/relay_flight.h"
 #include "server/session.h"
@@ -50,6 +51,9 @@ std::shared_ptr<Flight> Flight::make(std::shared_ptr<Session> session,
   if (is_lock(message.request.op)) {
     return std::make_shared<LockFlight>(std::move(session), std::move(message));
   }
+  if (message.request.op == Op::lock_waits) {
+    return std::make_shared<LockWaitsFlight>(std::move(session), std::move(message));
+  }
   if (message.request.op == Op::lease) {
     return std::make_shared<LeaseFlight>(std::move(session), std::move(message));
   }
@@ -78,7 +82,7 @@ Flight::Flight(std::shared_ptr<Session> session, wire::RequestMessage&& message)
       under_lease_(op == Op::write ? std::exchange(request_.cookie, 0) : 0) {
   presented_ = session_->use(request_);
   if (may_tell(op) && exported().store().used()) owed_ = request_.handle;
-  if (here_ && (op == Op::resize || op == Op::setattr)) changes_ = request_.handle;
+  if (op == Op::resize || op == Op::setattr) changes_ = request_.handle;
   if (may_take_long(op)) {
     stop_ = std::stop_source();
     request_.stop = stop_.get_token();
@@ -466,7 +470,7 @@ std::optional<Handle> Flight::changed() const {
   if (!changes_.empty()) return changes_;
   if (!made_.empty()) return made_;
   const bool data = op == Op::write || op == Op::fallocate;
-  if (!here_ || !data || !presented_) return std::nullopt;
+  if (!data || !presented_) return std::nullopt;
   return presented_->holder.handle;
 }
 
@@ -579,9 +583,9 @@ void CallFlight::done(unsigned) {
   if (opened()) session_->hold(result->right, opener());
   if (op == Op::write && result) proved();
   if (result && op == Op::resize && here_) return cut();
-  if (result && truncates_ && session_->lives_here(result->handle)) {
+  if (result && truncates_) {
     made_ = result->handle;
-    return cut();
+    if (session_->lives_here(made_)) return cut();
   }
   if (op != Op::read || !result) return answer(result);
   FOREBAY_ASSERT(result->count <= data_.size);
@@ -602,9 +606,7 @@ void CallFlight::cut() {
 // An open that succeeds after its client was told otherwise: nobody else will close it.
 void CallFlight::late(unsigned) {
   if (opened()) session_->close_right(opener(), (**result_).right);
-  if (*result_ && truncates_ && session_->lives_here((**result_).handle)) {
-    made_ = (**result_).handle;
-  }
+  if (*result_ && truncates_) made_ = (**result_).handle;
 }
 
 // A call that is out answers by itself.

@@ -5,6 +5,21 @@
 namespace forebay::server {
 
 void LeaseFlight::begin() {
+  if (auto good = admitted(); !good) return answer(std::move(good).error());
+  if (here_ || (request_.flags & kFlagReclaim) != 0) return take();
+  Request ask;
+  ask.op = Op::lease;
+  ask.flags = kFlagShared;
+  ask.caller = request_.caller;
+  ask.handle = request_.handle;
+  ask.right = request_.right;
+  exported().relay->lease(std::move(ask), loop(), [self = self<LeaseFlight>()](Result<void> held) {
+    if (self->answered()) return;
+    held ? self->take() : self->answer(std::move(held).error());
+  });
+}
+
+void LeaseFlight::take() {
   const auto lease = granted();
   if (!lease) return answer(lease.error());
   session_->send_recalls(lease->recalls);
@@ -26,7 +41,7 @@ void LeaseFlight::done(unsigned) {
     return answer(Error(ENOLCK, "the connection was lost meanwhile"));
   }
   result_->value = lease_;
-  result_->count = static_cast<uint64_t>(exported().leases->term() / std::chrono::milliseconds(1));
+  result_->count = static_cast<uint64_t>(time_ / std::chrono::milliseconds(1));
   answer(result_);
 }
 
@@ -40,10 +55,6 @@ void LeaseFlight::fail(Error error) {
 }
 
 Result<void> LeaseFlight::admitted() const {
-  // What another server relays it could not recall.
-  if (!here_ || !session_->may_hold_leases()) {
-    return Error(EOPNOTSUPP, "the file lives at another server, which gives no leases for it here");
-  }
   const bool write = !(request_.flags & kFlagShared);
   // Names are looked up, and attributes asked for, at all servers.
   if (write && exported().relay)
@@ -58,11 +69,18 @@ Result<void> LeaseFlight::admitted() const {
 }
 
 Result<LeaseTable::Granted> LeaseFlight::granted() {
-  if (auto good = admitted(); !good) return std::move(good).error();
-  if (request_.flags & kFlagReclaim) return exported().leases->renew(request_.cookie, *session_);
+  const Duration term = exported().leases->term();
+  time_ = term;
+  if (session_->relays())
+    time_ = std::min(term, exported().relay->leases_left(loop()).value_or(term));
+  // Those of another server are about to be lost.
+  if (time_ < term / 8) return Error(EAGAIN, "the home of a file does not answer in time");
+  if (request_.flags & kFlagReclaim) {
+    return exported().leases->renew(request_.cookie, *session_, time_);
+  }
   const auto kind =
       request_.flags & kFlagShared ? attr::Leases::Kind::read : attr::Leases::Kind::write;
-  return exported().leases->take(leased(request_.handle), kind, *session_);
+  return exported().leases->take(leased(request_.handle), kind, *session_, time_);
 }
 
 }  // namespace forebay::server

@@ -1,5 +1,6 @@
 // LeaseFlight: a client takes or renews a lease. The answer to a new one brings the attributes that
-// the file has under it.
+// the file has under it. If the file lives at another server, that is asked for one first
+// (relayed_leases.h); the attributes are asked for when the client has its own.
 //
 // Leases end with the connection: one that was granted on an earlier connection of the session is
 // not told on the next.
@@ -21,10 +22,12 @@ class LeaseFlight final : public Flight {
   void late(unsigned) override;
   void fail(Error error) override;
 
+  void take();
   Result<LeaseTable::Granted> granted();
   Result<void> admitted() const;
 
   LeaseTable::Number lease_ = 0;
+  Duration time_{};  // that it is good for
   uint64_t attachment_ = 0;
   Result<Reply> result_{std::in_place};
 };

@@ -67,7 +67,7 @@ LeaseTable::Granted LeaseTable::granted(Number lease, Session& session) {
 }
 
 Result<LeaseTable::Granted> LeaseTable::take(const File& file, attr::Leases::Kind kind,
-                                             Session& session) {
+                                             Session& session, Duration most) {
   std::lock_guard lock(mutex_);
   const bool write = kind == attr::Leases::Kind::write;
   // Those who waited have not been there yet.
@@ -77,7 +77,7 @@ Result<LeaseTable::Granted> LeaseTable::take(const File& file, attr::Leases::Kin
   if (lent_.contains(file.identity)) return Error(EAGAIN, "a client works on the file itself");
   mark();
   const auto lease =
-      leases_.take(file.identity, user_of(file, session.id()), kind, session.loop().now());
+      leases_.take(file.identity, user_of(file, session.id()), kind, session.loop().now(), most);
   update();
   if (!lease) return lease.error();
   return granted(*lease, session);
@@ -98,9 +98,9 @@ void LeaseTable::returned(std::string_view file) {
   if (const auto found = lent_.find(file); found != lent_.end()) lent_.erase(found);
 }
 
-Result<LeaseTable::Granted> LeaseTable::renew(Number lease, Session& session) {
+Result<LeaseTable::Granted> LeaseTable::renew(Number lease, Session& session, Duration most) {
   std::lock_guard lock(mutex_);
-  if (!leases_.renew(session.id(), lease, session.loop().now())) {
+  if (!leases_.renew(session.id(), lease, session.loop().now(), most)) {
     return Error(ENOLCK, "the lease is not held any more");
   }
   return granted(lease, session);
@@ -345,6 +345,11 @@ void LeaseTable::gate_timed_out(const std::string& file, Time now) {
 
 void LeaseTable::run(Tasks tasks) {
   for (auto& [loop, task] : tasks) loop->post(std::move(task));
+}
+
+bool LeaseTable::held_of(std::string_view file) const {
+  std::lock_guard lock(mutex_);
+  return leases_.held_of(file);
 }
 
 size_t LeaseTable::held() const {

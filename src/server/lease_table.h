@@ -23,6 +23,10 @@
 // reservation: whoever had to wait for the lease, and did so in vain, reserves later, or the lease
 // is gone and the write is refused.
 //
+// Files that live at another server: our clients' leases of them are in this table too, and hang on
+// one that we hold there (relayed_leases.h). As another server's, we are a client that may have
+// copies whenever its connection is lost, on whatever node: its clients have them.
+//
 // After a restart nobody knows who held what. If there may have been leases (the life before left
 // its marker, a file with their term), no change completes before they have run out. What was kept
 // under write leases is refused then: their holders report it.
@@ -81,8 +85,10 @@ class LeaseTable : public std::enable_shared_from_this<LeaseTable> {
     std::vector<Number> recalls;  // to be sent before the answer
   };
   // On the session's loop. EAGAIN: others hold, or wait for, what conflicts with it.
-  Result<Granted> take(const File& file, attr::Leases::Kind kind, Session& session);
-  Result<Granted> renew(Number lease, Session& session);
+  // `most`: how long it may be good, if less than the term.
+  Result<Granted> take(const File& file, attr::Leases::Kind kind, Session& session,
+                       Duration most = Duration::max());
+  Result<Granted> renew(Number lease, Session& session, Duration most = Duration::max());
   void give_back(uint64_t client, Number lease);
   std::vector<Number> take_recalls(uint64_t client);
   // How a client has left: it has nothing of ours any more; it has no copies any more, but may come
@@ -104,6 +110,7 @@ class LeaseTable : public std::enable_shared_from_this<LeaseTable> {
   bool lend(std::string_view file);
   void returned(std::string_view file);
 
+  bool held_of(std::string_view file) const;  // by anybody, recalled or not
   size_t held() const;
   size_t waiting() const;
 

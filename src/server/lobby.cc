@@ -80,8 +80,9 @@ Result<void> Lobby::add_export(ExportOptions options, std::unique_ptr<Store> sto
   auto made = Export::make(std::move(options), std::move(store), counters_, boot_, relays);
   if (!made) return std::move(made).error();
   if (relays) {
-    (*made)->relay = std::make_unique<Relay>(
-        Relay::Parts{options_->cluster, (*made)->options.name, (*made)->root, &(*made)->store()});
+    (*made)->relay =
+        std::make_unique<Relay>(Relay::Parts{options_->cluster, (*made)->options.name,
+                                             (*made)->root, &(*made)->store(), (*made)->leases});
     const auto ours = (*made)->state().forget_others(
         [&](const Handle& file) { return (*made)->lives_here(file); });
     if (!ours) {

@@ -4,6 +4,15 @@
 
 namespace forebay::server {
 
+namespace {
+
+// Most circles are closed by who waits last. Who comes with nothing in its hands waits for others,
+// and nobody for it, unless it has several threads.
+constexpr Duration kFirstSearch = std::chrono::milliseconds(100);
+constexpr Duration kSearchPause = std::chrono::milliseconds(6400);
+
+}  // namespace
+
 void LockFlight::begin() {
   if (!here_) return relay();
   if (op == Op::unlock) return unlock();
@@ -55,15 +64,65 @@ void LockFlight::lock() {
     return;
   }
   const bool wait = request_.flags & kFlagWait;
-  const auto ticket =
-      locks.lock({file(), owner(), wanted(), wait, reclaim, session_->pid(), session_->relayed()},
-                 loop(), [self = self<LockFlight>()] {
-                   self->waits_ = 0;
-                   if (!self->answered()) self->answer_granted();
-                 });
+  LockTable::Ask ask{
+      file(),           owner(), wanted(), wait, reclaim, session_->pid(), session_->relayed(),
+      holds_elsewhere()};
+  ask.look = [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) static_cast<LockFlight&>(*self).look();
+  };
+  const auto ticket = locks.lock(ask, loop(), [self = self<LockFlight>()] {
+    self->waits_ = 0;
+    if (!self->answered()) self->answer_granted();
+  });
   if (!ticket) return answer(ticket.error());
   waits_ = *ticket;
-  if (waits_ == 0) answer_granted();
+  waits_ == 0 ? answer_granted() : watch();
+}
+
+// ---- While it waits ----
+
+bool LockFlight::holds_elsewhere() const {
+  if (session_->relayed()) return (request_.flags & kFlagHolds) != 0;
+  return session_->relayed_locks().holds(request_.cookie);
+}
+
+// (flock(2) knows no deadlocks.)
+void LockFlight::watch() {
+  if (!exported().relay || (request_.flags & kFlagWhole) != 0) return;
+  const bool holds = holds_elsewhere() || exported().locks.holds(owner());
+  pause_ = holds ? kFirstSearch : kSearchPause;
+  look_later();
+}
+
+void LockFlight::look_later() {
+  look_timer_ = loop().after(pause_, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (!self) return;
+    static_cast<LockFlight&>(*self).look_timer_ = 0;
+    static_cast<LockFlight&>(*self).look();
+  });
+  pause_ = std::min(2 * pause_, kSearchPause);
+}
+
+void LockFlight::look() {
+  if (answered() || waits_ == 0 || search_) return;
+  loop().cancel(std::exchange(look_timer_, 0));
+  const auto search =
+      LockSearch::make(exported(), loop(), waits_,
+                       [self = self<LockFlight>()](bool refuse) { self->looked(refuse); });
+  search_ = search;
+  search->start();
+}
+
+void LockFlight::looked(bool refuse) {
+  search_.reset();
+  if (answered() || waits_ == 0) return;
+  if (!refuse) return look_later();
+  if (!exported().locks.give_up(waits_)) return;  // it was granted meanwhile
+  waits_ = 0;
+  answer(Error(EDEADLK,
+               "its holder waits, directly or through others, at several servers, for a "
+               "lock of this owner"));
 }
 
 // With what it takes to reclaim it.
@@ -75,8 +134,14 @@ void LockFlight::answer_granted() {
 }
 
 void LockFlight::relay() {
-  const auto relayed = session_->relayed_locks().owner_of(request_);
+  RelayedLocks& there = session_->relayed_locks();
+  request_.flags &= ~uint32_t{kFlagHolds};
+  if (op == Op::lock && (there.holds(request_.cookie) || exported().locks.holds(owner()))) {
+    request_.flags |= kFlagHolds;
+  }
+  const auto relayed = there.owner_of(request_);
   if (!relayed) return answer(relayed.error());
+  if (op == Op::lock) exported().locks.known_as(owner(), *relayed);
   request_.cookie = *relayed;
   request_.expected = 0;
   undo_.op = op;
@@ -90,14 +155,19 @@ void LockFlight::relay() {
 }
 
 void LockFlight::done(unsigned) {
-  if (op != Op::lock_test) session_->relayed_locks().ended(undo_, result_.has_value());
+  if (op != Op::lock_test) ended(result_.has_value());
   answer(result_);
+}
+
+void LockFlight::ended(bool done) {
+  const auto owner = session_->relayed_locks().ended(undo_, done);
+  if (owner) exported().locks.known_no_more({session_->id(), *owner});
 }
 
 // Granted when nobody wants it any more.
 void LockFlight::late(unsigned) {
   if (op == Op::lock_test) return;
-  session_->relayed_locks().ended(undo_, op == Op::unlock && result_);
+  ended(op == Op::unlock && result_);
   if (op == Op::unlock || !result_) return;
   undo_.op = Op::unlock;
   session_->submit(std::move(undo_), [](Result<Reply>&&) {});
@@ -129,6 +199,8 @@ void LockFlight::fail(Error error) {
 }
 
 void LockFlight::let_go() {
+  loop().cancel(std::exchange(look_timer_, 0));
+  if (search_) std::exchange(search_, nullptr)->stop();
   if (waits_ != 0) exported().locks.give_up(std::exchange(waits_, 0));
 }
 

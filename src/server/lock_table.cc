@@ -80,7 +80,8 @@ Result<LockTable::Ticket> LockTable::lock(const Ask& ask, Loop& loop, Task grant
   Result<Ticket> result = Ticket(0);
   {
     std::lock_guard lock(mutex_);
-    result = decide(ask, {&loop, std::move(granted)}, others);
+    const auto since = static_cast<uint64_t>(loop.now().since_start.count());
+    result = decide(ask, {&loop, std::move(granted), ask.look, since}, others);
   }
   tell(std::move(others));
   return result;
@@ -99,7 +100,8 @@ Result<LockTable::Ticket> LockTable::decide(const Ask& ask, Waiter waiter, Waite
     }
   }
   clients_[ask.owner.client] = {ask.pid, ask.relayed};
-  auto outcome = locks_.lock(ask.file, ask.owner, ask.lock, ask.wait && !ask.reclaim);
+  auto outcome =
+      locks_.lock(ask.file, ask.owner, ask.lock, ask.wait && !ask.reclaim, ask.elsewhere);
   if (!outcome) return std::move(outcome).error();
   using State = attr::FileLocks::Outcome::State;
   others = take(outcome->granted);
@@ -140,6 +142,11 @@ void LockTable::forget(uint64_t client) {
     std::lock_guard lock(mutex_);
     others = take(locks_.forget(client));
     clients_.erase(client);
+    relays_.erase(client);
+    for (auto at = names_.lower_bound({client, 0}); at != names_.end(); at = names_.erase(at)) {
+      if (at->first.client != client) break;
+      owners_of_.erase(at->second);
+    }
   }
   tell(std::move(others));
 }
@@ -165,6 +172,107 @@ size_t LockTable::held() const {
 size_t LockTable::waiting() const {
   std::lock_guard lock(mutex_);
   return locks_.waiting();
+}
+
+bool LockTable::holds(Owner owner) const {
+  std::lock_guard lock(mutex_);
+  return locks_.holds(owner);
+}
+
+// ---- For circles over several homes ----
+
+void LockTable::known_as(Owner owner, uint64_t name) {
+  std::lock_guard lock(mutex_);
+  if (names_.contains(owner) || !owners_of_.emplace(name, owner).second) return;
+  names_.emplace(owner, name);
+}
+
+void LockTable::known_no_more(Owner owner) {
+  std::lock_guard lock(mutex_);
+  const auto found = names_.find(owner);
+  if (found == names_.end()) return;
+  owners_of_.erase(found->second);
+  names_.erase(found);
+}
+
+void LockTable::reaches(uint64_t client, bool connected) {
+  std::lock_guard lock(mutex_);
+  connected ? void(relays_.insert(client)) : void(relays_.erase(client));
+}
+
+// What follows is with the mutex held.
+bool LockTable::counts(Owner owner) const {
+  return !clients_.at(owner.client).relayed || relays_.contains(owner.client);
+}
+
+attr::LockOwner LockTable::name_of(Owner owner, uint64_t place) const {
+  if (clients_.at(owner.client).relayed) return {0, 0, owner.name};
+  const auto known = names_.find(owner);
+  if (known != names_.end()) return {0, 0, known->second};
+  return {place, owner.client, owner.name};
+}
+
+std::vector<LockTable::Owner> LockTable::owners_of(const attr::LockOwner& name,
+                                                   uint64_t place) const {
+  std::vector<Owner> owners;
+  if (name.place == place) owners.push_back({name.client, name.name});
+  if (name.place != 0) return owners;
+  if (const auto own = owners_of_.find(name.name); own != owners_of_.end()) {
+    owners.push_back(own->second);
+  }
+  for (const uint64_t relay : relays_) owners.push_back({relay, name.name});
+  return owners;
+}
+
+attr::WaitsFor LockTable::edge(const attr::FileLocks::InTheWay& one, uint64_t place) const {
+  return {
+      name_of(one.waiter, place),   name_of(one.holder, place), place, life_, one.ticket, one.held,
+      waiters_.at(one.ticket).since};
+}
+
+std::vector<attr::WaitsFor> LockTable::in_the_way(Ticket ticket, uint64_t place) const {
+  std::lock_guard lock(mutex_);
+  std::vector<attr::WaitsFor> edges;
+  locks_.in_the_way(ticket, [&](const attr::FileLocks::InTheWay& one) {
+    if (counts(one.waiter) && counts(one.holder)) edges.push_back(edge(one, place));
+  });
+  return edges;
+}
+
+// Of several in whose way one is, one is enough to reach it; and of the rest the lowest are kept.
+std::vector<attr::WaitsFor> LockTable::in_the_way(const Asked& asked, uint64_t place,
+                                                  bool& all) const {
+  std::lock_guard lock(mutex_);
+  std::map<attr::LockOwner, attr::WaitsFor> by_holder;
+  all = true;
+  const auto look_at = [&](const attr::FileLocks::InTheWay& one) {
+    if (!counts(one.waiter) || !counts(one.holder)) return;
+    const attr::LockOwner holder = name_of(one.holder, place);
+    if (holder <= asked.after) return;
+    by_holder.try_emplace(holder, edge(one, place));
+    if (by_holder.size() <= asked.most) return;
+    by_holder.erase(std::prev(by_holder.end()));
+    all = false;
+  };
+  for (const attr::LockOwner& name : asked.owners) {
+    for (const Owner owner : owners_of(name, place)) locks_.in_the_way(owner, look_at);
+  }
+  std::vector<attr::WaitsFor> edges;
+  for (const auto& [holder, one] : by_holder) edges.push_back(one);
+  return edges;
+}
+
+bool LockTable::stand(std::span<const attr::WaitsFor> edges) const {
+  std::lock_guard lock(mutex_);
+  return std::ranges::all_of(edges, [&](const attr::WaitsFor& e) {
+    return e.life == life_ && locks_.stands(e.ticket, e.held);
+  });
+}
+
+void LockTable::look(Ticket ticket) const {
+  std::lock_guard lock(mutex_);
+  const auto found = waiters_.find(ticket);
+  if (found != waiters_.end() && found->second.look) found->second.loop->post(found->second.look);
 }
 
 // With the mutex held.

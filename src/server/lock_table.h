@@ -17,18 +17,28 @@
 // them through its next life, from what this one still holds for the life before, by the number of
 // their owner, which is random.
 //
+// Where locks of one owner are at several homes, circles of those who wait are searched for by
+// asking all of them (lock_search.h). Then an owner is known by the number that it has at homes
+// other than that of its client, also at the latter (known_as()). What a server holds for its
+// clients that has no connection counts for nothing meanwhile: its next life may not want it.
+//
 // Threads: any; one lock, never held while somebody else's code runs.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "attr/file_locks.h"
+#include "attr/lock_circles.h"
 #include "core/callback.h"
 #include "core/clock.h"
 #include "loop/loop.h"
@@ -65,6 +75,8 @@ class LockTable {
     std::optional<uint64_t> reclaim;  // from this life
     uint32_t pid;                     // of the client, for those who ask who is in the way
     bool relayed;                     // the client is another server
+    bool elsewhere = false;           // the owner holds locks at other homes
+    std::function<void()> look = {};  // posted to the loop: it is to look for circles
   };
   Result<Ticket> lock(const Ask& ask, Loop& loop, Task granted);
   // False: too late, it was granted.
@@ -76,6 +88,26 @@ class LockTable {
                            uint32_t& pid) const;
 
   bool knows(uint64_t client) const;  // it holds a lock, or waits for one
+  bool holds(Owner owner) const;
+
+  // ---- For circles over several homes. `place`: this server's in the list, from 1 ----
+  // The owner has locks at other homes too, by this name; or no more.
+  void known_as(Owner owner, uint64_t name);
+  void known_no_more(Owner owner);
+  // Another server, as a client, has a connection, or has lost it.
+  void reaches(uint64_t client, bool connected);
+  // What a lock that waits here waits for.
+  std::vector<attr::WaitsFor> in_the_way(Ticket ticket, uint64_t place) const;
+  // Who is in the way of these owners here: of each one in whose way it is. Those behind `after`,
+  // in order, `most` at most; `all`: there are no more.
+  struct Asked {
+    std::span<const attr::LockOwner> owners;
+    attr::LockOwner after;
+    size_t most;
+  };
+  std::vector<attr::WaitsFor> in_the_way(const Asked& asked, uint64_t place, bool& all) const;
+  bool stand(std::span<const attr::WaitsFor> edges) const;
+  void look(Ticket ticket) const;
   size_t held() const;
   size_t waiting() const;
 
@@ -83,6 +115,8 @@ class LockTable {
   struct Waiter {
     Loop* loop;
     Task granted;
+    std::function<void()> look = {};
+    uint64_t since = 0;
   };
   struct Client {  // one that has asked for locks
     uint32_t pid = 0;
@@ -95,6 +129,10 @@ class LockTable {
   static void tell(Waiters waiters);
   void mark();
   void read_marker();
+  bool counts(Owner owner) const;
+  attr::LockOwner name_of(Owner owner, uint64_t place) const;
+  std::vector<Owner> owners_of(const attr::LockOwner& name, uint64_t place) const;
+  attr::WaitsFor edge(const attr::FileLocks::InTheWay& one, uint64_t place) const;
 
   const std::string marker_;
   const Duration grace_;
@@ -107,6 +145,9 @@ class LockTable {
   attr::FileLocks locks_;
   std::unordered_map<Ticket, Waiter> waiters_;
   std::unordered_map<uint64_t, Client> clients_;
+  std::set<uint64_t> relays_;            // other servers that have a connection
+  std::map<Owner, uint64_t> names_;      // by which our clients' owners are known elsewhere
+  std::map<uint64_t, Owner> owners_of_;  // by that
 };
 
 }  // namespace forebay::server

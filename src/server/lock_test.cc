@@ -54,6 +54,18 @@ TEST(Lock, ExcludesOtherClientsUntilUnlocked) {
   EXPECT_EQ(b->call(test_request(f, 0, 0))->reply().count, 0u);
 }
 
+TEST(Lock, OnlyServersAskEachOtherAboutThoseThatWait) {
+  SimServer sim(test_seed());
+  auto a = sim.client("a");
+  const OpenFile f = create(*a, "f");
+  for (uint64_t question = 0; question < 4; ++question) {
+    Request ask = request(Op::lock_waits, f.handle);
+    ask.value = question;
+    ask.data = attr::pack(std::vector<attr::LockOwner>(2));
+    EXPECT_EQ(a->call(std::move(ask))->error(), EPERM);
+  }
+}
+
 TEST(Lock, OwnersOfOneClientExcludeEachOther) {
   SimServer sim(test_seed());
   auto a = sim.client("a");

@@ -111,7 +111,9 @@ void NameFlight::looked_for_target() {
 
 void NameFlight::intend() {
   intent_.home = home_;
-  const Result<uint64_t> record = exported().state().intend(once_, intent_, loop());
+  const Result<uint64_t> record =
+      exported().state().intend(once_, request_.caller, intent_, loop());
+  if (!record && record.error().code() == ENOBUFS) return answer(record.error());
   if (!record) return do_it();
   intended_ = true;
   exported().state().when_written(*record, loop(), [me = self<NameFlight>()](Result<void>) {

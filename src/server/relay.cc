@@ -90,6 +90,13 @@ class Relay::State : public std::enable_shared_from_this<State> {
   void submit(Request&& request, Completion&& done, Origin origin);
   void submit_at(const std::string& server, Request&& request, Completion&& done, Origin origin);
   void settle(Request&& request, Completion&& done, Origin origin);
+  void submit_at(size_t place, Request&& request, Completion&& done, Loop& loop) {
+    at(place, std::move(request), std::move(done), {&loop, 0, {}, false});
+  }
+  size_t servers() const { return homes_.names().size(); }
+  size_t self() const { return self_; }
+  void lease(Request&& ask, Loop& loop, RelayedLeases::Taken then);
+  std::optional<Duration> leases_left(Loop& loop);
   void close();
 
   bool acknowledged() const { return acknowledged_; }
@@ -97,8 +104,12 @@ class Relay::State : public std::enable_shared_from_this<State> {
   uint64_t relayed() const;
 
  private:
-  using Stores = std::map<size_t, std::unique_ptr<Store>>;  // by the server's place
-  struct Call {                                             // one that takes several steps
+  struct Reached {
+    std::shared_ptr<RelayedLeases> leases;  // outlives the Store
+    std::unique_ptr<Store> store;
+  };
+  using Stores = std::map<size_t, Reached>;  // by the server's place
+  struct Call {                              // one that takes several steps
     Request request;
     Completion done;
     Origin origin;
@@ -122,7 +133,7 @@ class Relay::State : public std::enable_shared_from_this<State> {
   void at(size_t home, Request&& request, Completion&& done, Origin origin);
   void heard(size_t home, const Result<Reply>& result);
   void finish(const CallRef& call, size_t home);
-  Result<Store*> reach(size_t home, Loop& loop);
+  Result<Reached*> reach(size_t home, Loop& loop);
 
   void typed(const CallRef& call);
   void lookup(const CallRef& call);
@@ -153,34 +164,56 @@ class Relay::State : public std::enable_shared_from_this<State> {
 
 // ---- Where to ----
 
-Result<Store*> Relay::State::reach(size_t home, Loop& loop) {
+Result<Relay::State::Reached*> Relay::State::reach(size_t home, Loop& loop) {
   Stores* mine;
   {
     std::lock_guard lock(mutex_);
     mine = &stores_[&loop];
   }
-  auto& store = (*mine)[home];
-  if (store) return store.get();
+  Reached& there = (*mine)[home];
+  if (there.store) return &there;
   auto made = parts_.cluster->reach(home, parts_.export_name, parts_.root, loop);
   if (!made) return made.error();
-  store = std::move(*made);
-  return store.get();
+  there.store = std::move(*made);
+  there.leases = std::make_shared<RelayedLeases>(*there.store, loop, parts_.leases);
+  there.store->hold_leases(there.leases.get());
+  return &there;
+}
+
+void Relay::State::lease(Request&& ask, Loop& loop, RelayedLeases::Taken then) {
+  if (closed_) return then(Error(ESHUTDOWN, "the server is stopping"));
+  const auto there = reach(home_of(ask.handle), loop);
+  if (!there) return then(there.error());
+  std::string identity(parts_.local->identity(ask.handle));
+  (*there)->leases->take(std::move(ask), std::move(identity), std::move(then));
+}
+
+std::optional<Duration> Relay::State::leases_left(Loop& loop) {
+  std::lock_guard lock(mutex_);
+  std::optional<Duration> least;
+  for (const auto& [home, there] : stores_[&loop]) {
+    const auto left = there.leases ? there.leases->left() : std::nullopt;
+    if (left) least = std::min(*left, least.value_or(*left));
+  }
+  return least;
 }
 
 void Relay::State::at(size_t home, Request&& request, Completion&& done, Origin origin) {
   if (closed_) return done(Error(ESHUTDOWN, "the server is stopping"));
   if (home == self_) return parts_.local->submit(std::move(request), std::move(done), origin);
-  const Result<Store*> store = reach(home, *origin.loop);
-  if (!store) return done(store.error());
+  const auto there = reach(home, *origin.loop);
+  if (!there) return done(there.error());
   others_[home]->sent.add();
   others_[home]->under_way.add();
   const bool write = request.op == Op::write;
-  (*store)->submit(std::move(request), [self = shared_from_this(), home, write,
-                                        done = std::move(done)](Result<Reply>&& result) mutable {
-    if (write && result && result->verifier != 0) self->acknowledged_ = true;
-    self->heard(home, result);
-    done(explained(std::move(result), self->homes_.names()[home]));
-  });
+  (*there)->store->submit(std::move(request),
+                          [self = shared_from_this(), home, write,
+                           done = std::move(done)](Result<Reply>&& result) mutable {
+                            if (write && result && result->verifier != 0)
+                              self->acknowledged_ = true;
+                            self->heard(home, result);
+                            done(explained(std::move(result), self->homes_.names()[home]));
+                          });
 }
 
 void Relay::State::heard(size_t home, const Result<Reply>& result) {
@@ -431,6 +464,11 @@ void Relay::State::close() {
     std::lock_guard lock(mutex_);
     stores.swap(stores_);
   }
+  for (auto& [loop, mine] : stores) {
+    for (auto& [home, there] : mine) {
+      if (there.leases) there.leases->close();
+    }
+  }
 }
 
 uint64_t Relay::State::relayed() const {
@@ -477,6 +515,26 @@ std::string Relay::home_of(const Handle& file) const {
 void Relay::submit_at(const std::string& server, Request&& request, Completion&& done,
                       Origin origin) {
   state_->submit_at(server, std::move(request), std::move(done), origin);
+}
+
+void Relay::submit_at(size_t place, Request&& request, Completion&& done, Loop& loop) {
+  state_->submit_at(place, std::move(request), std::move(done), loop);
+}
+
+void Relay::lease(Request&& ask, Loop& loop, RelayedLeases::Taken then) {
+  state_->lease(std::move(ask), loop, std::move(then));
+}
+
+std::optional<Duration> Relay::leases_left(Loop& loop) const {
+  return state_->leases_left(loop);
+}
+
+size_t Relay::servers() const {
+  return state_->servers();
+}
+
+size_t Relay::self() const {
+  return state_->self();
 }
 
 void Relay::settle(Request&& request, Completion&& done, Origin origin) {

@@ -22,10 +22,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "plan/homes.h"
 #include "server/behind_store.h"
+#include "server/relayed_leases.h"
 #include "server/server.h"
 
 namespace forebay::server {
@@ -38,6 +40,7 @@ class Relay {
     std::string export_name;
     Handle root;
     BehindStore* local;  // until close()
+    std::shared_ptr<LeaseTable> leases;
   };
   explicit Relay(Parts parts);
   ~Relay();
@@ -51,6 +54,17 @@ class Relay {
   void submit(Request&& request, Completion&& done, Origin origin);
   // At that server, wherever the file lives.
   void submit_at(const std::string& server, Request&& request, Completion&& done, Origin origin);
+  // At the server of that place in the list.
+  void submit_at(size_t place, Request&& request, Completion&& done, Loop& loop);
+  // A client's request for a read lease of a file that lives at another server (relayed_leases.h).
+  // On the loop of the client, as all about leases.
+  void lease(Request&& ask, Loop& loop, RelayedLeases::Taken then);
+  // How long what this server has promised there, and so may promise here, is good; nothing: it
+  // holds none.
+  std::optional<Duration> leases_left(Loop& loop) const;
+  // How many there are, and which is this one.
+  size_t servers() const;
+  size_t self() const;
   // As BehindStore::settle().
   void settle(Request&& request, Completion&& done, Origin origin);
 

@@ -42,10 +42,11 @@ Result<uint64_t> RelayedLocks::owner_of(const Request& r) {
   return owner.there;
 }
 
-void RelayedLocks::ended(const Request& r, bool done) {
+std::optional<uint64_t> RelayedLocks::ended(const Request& r, bool done) {
   const auto found = files_.find({r.handle.bytes, r.cookie});
-  if (found == files_.end()) return;
+  if (found == files_.end()) return std::nullopt;
   File& file = found->second;
+  const bool had = file.holds();
   ExtentSet& held = (r.flags & kFlagWhole) != 0 ? file.whole : file.range;
   if (r.op == Op::lock) {
     --file.asked;
@@ -53,10 +54,22 @@ void RelayedLocks::ended(const Request& r, bool done) {
   } else if (done) {
     held = subtract(held, range_of(r));
   }
-  if (file.asked != 0 || !file.range.empty() || !file.whole.empty()) return;
-  const auto owner = owners_.find(file.cookie);
-  if (owner != owners_.end() && --owner->second.files == 0) owners_.erase(owner);
-  files_.erase(found);
+  const bool holds = file.holds();
+  const bool gone = file.asked == 0 && !holds;
+  const uint64_t own = file.cookie;
+  if (gone) files_.erase(found);
+  const auto owner = owners_.find(own);
+  if (owner == owners_.end()) return std::nullopt;  // two were reclaimed by one number
+  owner->second.held += holds;
+  owner->second.held -= had;
+  if (!gone || --owner->second.files != 0) return std::nullopt;
+  owners_.erase(owner);
+  return own;
+}
+
+bool RelayedLocks::holds(uint64_t owner) const {
+  const auto found = owners_.find(owner);
+  return found != owners_.end() && found->second.held != 0;
 }
 
 std::vector<Request> RelayedLocks::take_unlocks() {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -25,8 +26,11 @@ class RelayedLocks {
   // The number of the request's owner at other servers. ENOLCK if there are too many. A lock is
   // followed by ended(), whatever becomes of it.
   Result<uint64_t> owner_of(const Request& request);
-  // A lock or unlock, whose cookie is the number there, is answered.
-  void ended(const Request& request, bool done);
+  // A lock or unlock, whose cookie is the number there, is answered. Returns the client's own
+  // number of the owner if that has nothing at other servers any more.
+  std::optional<uint64_t> ended(const Request& request, bool done);
+  // Does an owner, by the client's own number, hold any lock at other servers?
+  bool holds(uint64_t owner) const;
   // What frees everything. It is forgotten.
   std::vector<Request> take_unlocks();
 
@@ -37,12 +41,14 @@ class RelayedLocks {
   struct Owner {
     uint64_t there = 0;
     size_t files = 0;  // on which it has locks, or asks for them
+    size_t held = 0;   // on which it has locks
   };
   struct File {
     CallerRef caller;
     uint64_t cookie = 0;
     size_t asked = 0;        // locks that are not answered
     ExtentSet range, whole;  // held
+    bool holds() const { return !range.empty() || !whole.empty(); }
   };
 
   std::unordered_map<uint64_t, Owner> owners_;              // by the client's own number

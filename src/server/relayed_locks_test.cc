@@ -58,6 +58,23 @@ TEST_F(RelayedLocksTest, WhatIsLeftIsFreedAndTooManyAreRefused) {
   EXPECT_EQ(locks.files() + locks.owners(), 0u);
 }
 
+TEST_F(RelayedLocksTest, AnOwnerHoldsWhatItWasGivenAndHasNotGivenBack) {
+  Request f = about(Op::lock, "f", 1, 0, 10);
+  f.cookie = locks.owner_of(f).value();
+  EXPECT_FALSE(locks.holds(1)) << "it asks";
+  EXPECT_EQ(locks.ended(f, true), std::nullopt);
+  EXPECT_TRUE(locks.holds(1));
+  ask(Op::lock, "g", 1, 0, 10);
+  ask(Op::lock, "g", 1, 5, 10);
+  f.op = Op::unlock;
+  EXPECT_EQ(locks.ended(f, true), std::nullopt);
+  EXPECT_TRUE(locks.holds(1));
+  f.handle.bytes = "g";
+  f.length = Length(0);
+  EXPECT_EQ(locks.ended(f, true), 1u) << "that was all of it";
+  EXPECT_FALSE(locks.holds(1));
+}
+
 TEST_F(RelayedLocksTest, WhoReclaimsKeepsItsNumber) {
   Request r = about(Op::lock, "f", 1, 0, 10);
   r.flags = kFlagReclaim;

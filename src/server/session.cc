@@ -58,7 +58,9 @@ Result<Memory> Session::on_message(const wire::FrameHeader& header, wire::Bytes 
     case wire::FrameType::goodbye:
       // (Another server's goodbye is not its clients'.)
       if (client_.sequence == 1 && !parts_.relayed) exported().state().forget(client_, loop());
-      exported().leases->lose(id(), LeaseTable::Left::for_good, loop());
+      exported().leases->lose(
+          id(), parts_.relayed ? LeaseTable::Left::out_of_reach : LeaseTable::Left::for_good,
+          loop());
       // Its next life will reclaim the locks of its clients.
       if (parts_.relayed && exported().locks.knows(id())) return sink(payload);
       post_end();
@@ -548,6 +550,8 @@ void Session::hold(const Right& right, Holder holder) {
 
 std::shared_ptr<HeldRight> Session::use(const Request& request) {
   if (request.right.empty() || request.op == Op::close) return nullptr;
+  // A renewal is of all leases that there are: the file that it names may be closed by now.
+  if (request.op == Op::lease && (request.flags & kFlagReclaim) != 0) return nullptr;
   auto found = rights_.find(request.right.bytes);
   if (found == rights_.end()) {
     if (!good_right(request)) return nullptr;

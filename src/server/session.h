@@ -132,8 +132,7 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   void retired(Flight& flight);     // answered before, and now its last Store call has ended
   void written(SmallWrite& write);  // or not: it says so
 
-  // Leases (lease_table.h). Another server could not recall what its clients hold.
-  bool may_hold_leases() const { return !parts_.relayed; }
+  // Leases (lease_table.h).
   void send_recalls(const std::vector<LeaseTable::Number>& leases);
   void send_recalls() { send_recalls(exported().leases->take_recalls(id())); }
   void cut_off_holder();                               // of a lease, or of a shortcut

@@ -14,7 +14,7 @@ namespace {
 
 // Its connection ends a little earlier than a process that is killed.
 constexpr Duration kFirstLook = std::chrono::milliseconds(1);
-constexpr Duration kLongestPause = std::chrono::milliseconds(250);
+constexpr Duration kLongestBetweenLooks = std::chrono::milliseconds(250);
 
 }  // namespace
 
@@ -30,7 +30,7 @@ bool Session::attach(std::unique_ptr<Connection>& connection, bool resumed) {
   if (ended_ || stopping_) return false;
   if (connection_) {
     detach(Error(ECONNRESET, "replaced by a new connection of the same client"),
-           LeaseTable::Left::without_copies);
+           parts_.relayed ? LeaseTable::Left::out_of_reach : LeaseTable::Left::without_copies);
   }
   loop().cancel(std::exchange(grace_timer_, 0));
   connection_ = std::move(connection);
@@ -50,6 +50,7 @@ bool Session::attach(std::unique_ptr<Connection>& connection, bool resumed) {
   attached_at_ = last_data_ = last_taken_ = loop().now();
   may_speak_for_others_ = connection_->peer().may_speak_for_others;
   parts_.info->connected = true;
+  if (parts_.relayed) exported().locks.reaches(id(), true);
   connection_->start(*this);
   parts_.welcome.resumed = resumed;
   send(wire::encode(parts_.welcome));
@@ -62,8 +63,9 @@ bool Session::attach(std::unique_ptr<Connection>& connection, bool resumed) {
 }
 
 void Session::on_closed(const Error& why) {
-  // Of a process on this node the kernel tells the end. Anybody else may merely be out of reach.
-  const bool near = connection_->peer().pid != 0;
+  // Of a process on this node the kernel tells the end. Anybody else may merely be out of reach,
+  // and so may those whom another server serves.
+  const bool near = connection_->peer().pid != 0 && !parts_.relayed;
   detach(why, near && why.code() == ECONNRESET ? LeaseTable::Left::without_copies
                                                : LeaseTable::Left::out_of_reach);
 }
@@ -79,6 +81,7 @@ void Session::detach(const Error& why, LeaseTable::Left how) {
   log::debug("session {}: connection lost: {}", parts_.info->id, why.message());
   const uint32_t pid = own_pid();
   parts_.info->connected = false;
+  if (parts_.relayed) exported().locks.reaches(id(), false);
   closing_ = false;
   exported().leases->lose(id(), how, loop());
   dropped_ ? shortcuts_.drop() : shortcuts_.recall_all();
@@ -120,7 +123,7 @@ void Session::await_client(Away away) {
 void Session::look_for_client(Away away) {
   const bool gone = process_is_gone(away.pid);
   if (!gone && loop().now() < away.until) {
-    away.pause = std::min(away.pause * 2, kLongestPause);
+    away.pause = std::min(away.pause * 2, kLongestBetweenLooks);
     return await_client(away);
   }
   log::info("session {}: its client {}", parts_.info->id,

@@ -61,13 +61,14 @@ bool SharedState::keeps_end(const Handle& handle) {
 // ---- Places ----
 
 // Under the lock; the end is known.
-Result<SharedState::Place> SharedState::grant(Live& live, const Once& once, uint64_t length) {
+Result<SharedState::Place> SharedState::grant(Live& live, const Once& once, const Caller& caller,
+                                              uint64_t length) {
   if (failure_) return refusal();
   const uint64_t offset = *live.end;
   if (length == 0) return Place{offset};
   const Result<uint32_t> file = number_of(live.handle, true);
   if (!file) return file.error();
-  if (auto granted = apply({Kind::append, *file, offset, length, once}); !granted) {
+  if (auto granted = apply_for(caller, {Kind::append, *file, offset, length, once}); !granted) {
     return std::move(granted).error();
   }
   *live.end += length;
@@ -105,7 +106,7 @@ void SharedState::place(const Request& r, uint64_t length, Loop& loop, Placed pl
     } else {
       live = live_of(r.handle, true);
       if (live->end && live->queue.empty() && live->resizing == 0) {
-        now = grant(*live, r.once, length);
+        now = grant(*live, r.once, *r.caller, length);
       } else {
         live->queue.push_back({r.once, length, std::move(placed), {}, &loop, r.caller});
       }
@@ -169,7 +170,7 @@ void SharedState::serve(const LiveRef& live) {
       next = std::move(live->queue.front());
       live->queue.pop_front();
       if (next.placed) {
-        place = grant(*live, next.once, next.length);
+        place = grant(*live, next.once, *next.caller, next.length);
       } else {
         begin_resize(*live);
       }

@@ -72,7 +72,8 @@ Result<std::optional<SharedState::Before>> SharedState::named_before(const Once&
   return std::optional(Before{outcome, {}});
 }
 
-Result<uint64_t> SharedState::intend(const Once& once, const Intent& intent, Loop& loop) {
+Result<uint64_t> SharedState::intend(const Once& once, const CallerRef& caller,
+                                     const Intent& intent, Loop& loop) {
   const std::string packed = attr::pack(intent);
   const Command command{.kind = Kind::intend, .once = once, .name = packed};
   uint64_t record = 0;
@@ -80,8 +81,7 @@ Result<uint64_t> SharedState::intend(const Once& once, const Intent& intent, Loo
   {
     std::lock_guard lock(mutex_);
     if (closed_) return Error(ESHUTDOWN);
-    // A journal that cannot be written will have it from the whole state, if it can be again.
-    auto applied = failure_ ? state_.apply(command) : apply(command);
+    auto applied = apply_for(*caller, command);
     if (!applied) return std::move(applied).error();
     state_.touch(once, tick_of(loop.now()));
     forget_old(loop.now());

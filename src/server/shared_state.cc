@@ -201,6 +201,18 @@ Result<uint64_t> SharedState::apply(const Command& command) {
   return result;
 }
 
+// What is remembered of its request is of this user's share.
+Result<uint64_t> SharedState::apply_for(const Caller& caller, const Command& command) {
+  if (auto room = state_.room_for(command.once, caller.uid); !room) return std::move(room).error();
+  // A journal that cannot be written will have it from the whole state, if it can be again.
+  Result<uint64_t> result = failure_ ? state_.apply(command) : apply(command);
+  if (!result || command.once.empty() || state_.has_user(command.once)) return result;
+  const Command whose{
+      .kind = Kind::user, .value = caller.uid, .once = {command.once.client, command.once.client2}};
+  (void)(failure_ ? state_.apply(whose) : apply(whose));
+  return result;
+}
+
 Result<uint32_t> SharedState::number_of(const Handle& handle, bool make) {
   const std::string_view key = key_of(handle);
   if (const uint32_t number = state_.find(key); number != 0 || !make) {
@@ -254,7 +266,8 @@ Result<uint64_t> SharedState::perform(const Request& r, std::string& data) {
     const Result<uint64_t> before = state_.get(*file, r.name);
     if (!before || *before != r.expected) return before;
   }
-  Result<uint64_t> result = apply({kind_of(r.op), *file, r.value, r.expected, r.once, r.name});
+  const Command command{kind_of(r.op), *file, r.value, r.expected, r.once, r.name};
+  Result<uint64_t> result = apply_for(*r.caller, command);
   if (!doubtful_.empty() && is_temporary(r.name)) note_temporary(*file);
   return result;
 }

@@ -20,8 +20,8 @@
 //  2. No two appends get the same place, and none a place that an ordinary write was given before.
 //  3. A change that cannot be written is answered as unknown, and everything after it is refused
 //     until the whole state could be written anew.
-//  4. Files, attributes and remembered requests are bounded; clients are forgotten when they say
-//     goodbye, or kRetain after their last request.
+//  4. Files, attributes and remembered requests are bounded, the latter user by user; clients are
+//     forgotten when they say goodbye, or kRetain after their last request.
 //
 // Threads: any; one lock, never held while the Store, a completion or a file is used. Completions
 // run on the loop that the request came from. Loops must outlive this.
@@ -117,7 +117,8 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   };
   Result<std::optional<Before>> named_before(const Once& once);
   // Returns the record that must be written before it is done.
-  Result<uint64_t> intend(const Once& once, const attr::Intent& intent, Loop& loop);
+  Result<uint64_t> intend(const Once& once, const CallerRef& caller, const attr::Intent& intent,
+                          Loop& loop);
   void named(const Once& once, attr::Named outcome);
 
   // ---- What moves the end. ----
@@ -212,6 +213,7 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
 
   // Under the lock.
   Result<uint64_t> apply(const Command& command);
+  Result<uint64_t> apply_for(const Caller& caller, const Command& command);
   Result<uint32_t> number_of(const Handle& handle, bool make);
   void make_room();
   Result<uint64_t> perform(const Request& request, std::string& data);
@@ -241,7 +243,7 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   bool push_end(const Handle& handle, uint64_t end);
   LiveRef live_of(const Handle& handle, bool make);
   uint64_t cut(const Handle& handle, uint64_t size);
-  Result<Place> grant(Live& live, const Once& once, uint64_t length);
+  Result<Place> grant(Live& live, const Once& once, const Caller& caller, uint64_t length);
   Result<std::optional<Place>> placed_before(const Request& request, uint64_t length);
   void begin_resize(Live& live);
   void serve(const LiveRef& live);

@@ -123,6 +123,36 @@ TEST_F(SharedStateTest, ValuesAndAnswersSurviveARestart) {
   EXPECT_EQ(export_->state().status().life, 2u);
 }
 
+// The room that there is has 2^20 lanes; a client that uses its last lane takes all of them.
+TEST_F(SharedStateTest, AUserWhoHasTakenItsShareKeepsNobodyOut) {
+  const Handle f = file("f");
+  ASSERT_TRUE(attr(Op::attr_create, f, "n"));
+  const auto add = [&](uint32_t user, uint64_t client, uint64_t sequence = 1) {
+    Request r;
+    r.op = Op::attr_fetch_add;
+    auto caller = std::make_shared<Caller>(*caller_);
+    caller->uid = user;
+    r.caller = std::move(caller);
+    r.handle = f;
+    r.name = "n";
+    r.value = 1;
+    r.once = {client, user, sequence, kMaxLanes - 1};
+    std::optional<Result<Reply>> out;
+    export_->state().submit(
+        std::move(r), [&](Result<Reply>&& reply) { out = std::move(reply); }, nullptr);
+    return *out ? 0 : out->error().code();
+  };
+  constexpr uint64_t kHalf = (1 << 19) / kMaxLanes;
+  for (uint64_t client = 1; client <= kHalf; ++client) ASSERT_EQ(add(7, client), 0) << client;
+  for (int life = 0; life < 2; ++life) {
+    EXPECT_EQ(add(7, kHalf + 1), ENOBUFS);
+    EXPECT_EQ(add(7, 1, 2), 0) << "what it has is its own";
+    EXPECT_EQ(add(8, 1), 0);
+    EXPECT_EQ(attr(Op::attr_get, f, "n").value(), kHalf + 2);
+    restart();
+  }
+}
+
 // ---- Temporary attributes ----
 
 TEST_F(SharedStateTest, TemporaryAttributesGoWithTheLastWhoHasTheFileOpen) {

@@ -84,6 +84,7 @@ class Cluster {
     exported.state.folder = kept;
     exported.lock_marker = kept + "/locks";
     exported.lock_grace = 10s;
+    exported.lease_marker = kept + "/leases";
     auto added = host.server->add_export(exported,
                                          std::make_unique<Mount>(store ? *store : disk, host.held));
     FOREBAY_ASSERT(added.has_value());

@@ -405,6 +405,116 @@ class Nodes(Cluster):
         for path in (f"/locked{i}" for i in range(4)):
             b.do("lock", path, 0, "", 4)
 
+    def test_mounts_keep_pages_of_files_of_all_servers(self):
+        """Each of three mounts reads files that live at any server; what is written through any
+        server is read at once."""
+        none = subprocess.run([FOREBAY, "umount", "/none"], capture_output=True, timeout=SOON)
+        if not os.access("/dev/fuse", os.R_OK | os.W_OK) or b"without libfuse" in none.stderr:
+            self.skipTest("nothing can be mounted here")
+        self.start_all("--lease-time", "3s")
+        views = {}
+        for name in self.NAMES:
+            views[name] = os.path.join(self.temp, "view" + name)
+            os.mkdir(views[name])
+            # (`ip netns exec` would mount where nobody else sees it.)
+            done = subprocess.run(["nsenter", f"--net=/run/netns/{self.space('c' + name)}", FOREBAY,
+                                   "mount", "-o", "cache=lease", "data", views[name]],
+                                  env=self.client_env(name), capture_output=True, timeout=SOON)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.addCleanup(subprocess.run, ["umount", "-l", views[name]], capture_output=True)
+        writers = {name: self.client(name) for name in self.NAMES}
+        paths = [f"f{i}" for i in range(6)]
+        for path in paths:
+            writers["a"].do("write", "/" + path, 0, "00000000")
+        files = [(path, os.open(os.path.join(view, path), os.O_RDONLY))
+                 for path in paths for view in views.values()]
+        for _, fd in files:
+            self.addCleanup(os.close, fd)
+
+        def leases(name):
+            return json.loads(self.fine(name, "status", "--json"))["exports"][0]["leases"]
+
+        def all_read(expected):
+            for path, fd in files:
+                self.assertEqual(os.pread(fd, 8, 0).decode(), expected[path], path)
+
+        expected = {path: "00000000" for path in paths}
+        # Each server has those of its own mount, and at each home the two others hold theirs.
+        def kept():
+            all_read(expected)
+            return sum(leases(name) for name in self.NAMES) >= (3 + 2) * len(paths)
+        wait_for("leases of all files", kept)
+        for turn in range(1, 61):
+            path = self.random.choice(paths)
+            expected[path] = f"{turn:08}"
+            writers[self.random.choice(self.NAMES)].do("write", "/" + path, 0, expected[path])
+            all_read(expected)
+            if turn % 10 == 0:
+                wait_for("leases of all files", kept)
+        for name in ("b", "c"):
+            self.end_server(name, signal.SIGKILL)
+            self.assertEqual(self.start_server(name, "--lease-time", "3s").code, 0)
+            for path in paths:
+                expected[path] = f"{name:>8}"
+                writers["a"].do("write", "/" + path, 0, expected[path])
+                all_read(expected)
+
+    def test_locks_in_a_circle_over_servers(self):
+        """fcntl(2) of preloaded programs: one of a circle is refused, and the others go on."""
+        self.start_all()
+        script = ("import errno, fcntl, os, sys\n"
+                  "files = {}\n"
+                  "for line in sys.stdin:\n"
+                  "    what, path = line.split()\n"
+                  "    if path not in files:\n"
+                  "        files[path] = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)\n"
+                  "    how = fcntl.LOCK_EX if what == 'lock' else fcntl.LOCK_UN\n"
+                  "    try:\n"
+                  "        fcntl.lockf(files[path], how)\n"
+                  "        print(what, flush=True)\n"
+                  "    except OSError as error:\n"
+                  "        circle = error.errno == errno.EDEADLK\n"
+                  "        print('circle' if circle else error, flush=True)\n")
+        programs = []
+        for name in self.NAMES:
+            programs.append(subprocess.Popen(
+                [*self.within("c" + name), FOREBAY, "--preload", "/served", "run", "--",
+                 "/usr/bin/python3", "-c", script], env=self.client_env(name), text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, **self.user))
+        self.running += programs
+
+        def say(program, what, path):
+            program.stdin.write(f"{what} {path}\n")
+            program.stdin.flush()
+
+        def hear(program):
+            return program.stdout.readline().strip()
+
+        def done(program, what, path):
+            say(program, what, path)
+            self.assertEqual(hear(program), what)
+
+        def answered():
+            return select.select([program.stdout for program in programs], [], [], 0)[0]
+
+        for turn in range(4):
+            paths = [f"/served/circle{turn}.{i}" for i in range(3)]  # they live at different servers
+            for program, path in zip(programs, paths):
+                done(program, "lock", path)
+            for i, program in enumerate(programs):
+                say(program, "lock", paths[(i + 1) % 3])
+            wait_for("one to be refused", answered, 20)
+            self.assertEqual(len(answered()), 1)
+            refused = next(i for i in range(3) if programs[i].stdout in answered())
+            self.assertEqual(hear(programs[refused]), "circle")
+            time.sleep(0.5)
+            self.assertEqual(answered(), [])
+            for i in (refused, refused - 1, refused - 2):  # each goes on when the next is through
+                if i != refused:
+                    self.assertEqual(hear(programs[i]), "lock")
+                    done(programs[i], "unlock", paths[(i + 1) % 3])
+                done(programs[i], "unlock", paths[i])
+
     def test_locks_outlive_servers(self):
         """Those that keep them and those that relay them, orderly ended or not; and their holder asks
         for nothing meanwhile."""
@@ -512,6 +622,7 @@ class Together(Nodes):
 
     for_clients = listened_on = among_servers
     test_a_client_reaches_its_server_only = None
+    test_mounts_keep_pages_of_files_of_all_servers = None  # nobody may not mount
 
     def test_a_trace_of_64_writers(self):
         """examples/tracelog.c as the poster has it: every writer through one of several servers."""
