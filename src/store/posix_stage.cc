@@ -8,7 +8,7 @@
 namespace forebay::posix {
 namespace {
 
-constexpr uint64_t kPage = 4096;
+constexpr uint64_t kSmallestPage = 4096;
 constexpr uint64_t kBehind = 32;  // bytes behind the source, from which on all is well
 constexpr uint64_t kAhead = 64;   // where in its page our buffer begins
 constexpr uint64_t kWorthIt = 64_KiB;
@@ -19,7 +19,7 @@ struct Freed {
 using Pages = std::unique_ptr<std::byte[], Freed>;
 
 Pages pages(uint64_t bytes) {
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kPage, bytes));
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kSmallestPage, bytes));
   if (!memory) throw std::bad_alloc();
   return Pages(memory);
 }
@@ -44,7 +44,7 @@ int64_t copy_time(std::byte* to, const std::byte* from, size_t n) {
 
 bool measure() {
   constexpr size_t kCopied = 16_KiB;
-  const Pages from = pages(kCopied), to = pages(kCopied + kPage);
+  const Pages from = pages(kCopied), to = pages(kCopied + kSmallestPage);
   copy_as_kernel(from.get(), to.get(), kCopied);  // touches both
   copy_as_kernel(to.get() + kAhead, from.get(), kCopied);
   return copy_time(to.get() + kBehind / 2, from.get(), kCopied) >
@@ -64,7 +64,7 @@ bool this_processor_is_slow() {
 }  // namespace
 
 std::byte* ReadStage::pages_of_thread() {
-  thread_local const Pages memory = pages(kBytes + kPage);
+  thread_local const Pages memory = pages(kBytes + kSmallestPage);
   return memory.get();
 }
 
@@ -75,7 +75,7 @@ std::byte* ReadStage::of_thread() {
 bool copied_slowly(const Extents& file, const Memory& memory) {
   if (file.total().value < kWorthIt || memory.shape.empty()) return false;
   const auto to = reinterpret_cast<uintptr_t>(memory.at(memory.shape.blocks().front().offset));
-  const uint64_t behind = (to - file.blocks().front().offset.value) % kPage;
+  const uint64_t behind = (to - file.blocks().front().offset.value) % kSmallestPage;
   return behind > 0 && behind < kBehind && this_processor_is_slow();
 }
 

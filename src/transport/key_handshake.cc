@@ -111,12 +111,11 @@ Result<std::string> KeyAsked::challenge(std::span<const std::byte, kKeyHello> he
     return Error(EPROTO, "its first bytes are no hello");
   }
   role_ = static_cast<KeyRole>(role);
-  std::string out;
-  out.reserve(kKeyChallenge);
-  out += kKeyMagic;
-  out.append(8, '\0');
-  out += text_of(nonce_);
-  said_ = std::string(text_of(hello)) + out;
+  said_ = text_of(hello);
+  said_ += kKeyMagic;
+  said_.append(8, '\0');
+  said_ += text_of(nonce_);
+  std::string out = said_.substr(kKeyHello);
   out += text_of(proof_of_asked(*key_, said_));
   FOREBAY_ASSERT(out.size() == kKeyChallenge);
   return out;
