@@ -75,19 +75,19 @@ void FileLocks::in_the_way(Ticket ticket, const std::function<void(const InTheWa
     if (piece.owner == wait.owner || (!piece.lock.exclusive && !wait.lock.exclusive)) return;
     tell({ticket, id, wait.owner, piece.owner});
   });
+  if (!wait.behind) return;
+  wait.book->waiting.visit(wait.lock.range, [&](Extent, Ticket earlier) {
+    const Wait& other = waits_.at(earlier);
+    if (earlier >= ticket || other.owner == wait.owner) return;
+    if (!other.lock.exclusive && !wait.lock.exclusive) return;
+    tell({ticket, earlier, wait.owner, other.owner});
+  });
 }
 
 void FileLocks::in_the_way(Owner waiter, const std::function<void(const InTheWay&)>& tell) const {
   const auto state = owners_.find(waiter);
   if (state == owners_.end()) return;
   for (const Ticket ticket : state->second.waits) in_the_way(ticket, tell);
-}
-
-// As long as both are there they are as they were.
-bool FileLocks::stands(Ticket ticket, Id held) const {
-  bool found = false;
-  in_the_way(ticket, [&](const InTheWay& one) { found = found || one.held == held; });
-  return found;
 }
 
 // Calls fn with the owner of each lock that it must wait for, of those that wait only who came

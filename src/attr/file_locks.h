@@ -12,7 +12,7 @@
 //
 // A range lock that would close a circle of owners waiting for each other, over any number of
 // files, is refused (EDEADLK). Where owners have locks in other places too, circles through those
-// are for somebody else to find (lock_circles.h): in_the_way() and stands() are for that. A whole
+// are for somebody else to find (lock_circles.h): in_the_way() is for that. A whole
 // lock is given up before a waiting one in another mode replaces it, as flock does, so that two who
 // hold it shared can both ask for more.
 //
@@ -88,8 +88,8 @@ class FileLocks {
   // The lowest lock that is in the way of this one.
   std::optional<Held> test(std::string_view file, Owner owner, const Lock& lock) const;
 
-  // A range lock that waits, and one that is held in its way. If either changes in any way, it is
-  // none of these numbers any more.
+  // A range lock that waits, and one in its way: held, or one that it waits behind. If either
+  // changes in any way, it is none of these numbers any more.
   using Id = plan::IntervalTree::Id;
   struct InTheWay {
     Ticket ticket = 0;
@@ -98,7 +98,6 @@ class FileLocks {
   };
   void in_the_way(Ticket ticket, const std::function<void(const InTheWay&)>& tell) const;
   void in_the_way(Owner waiter, const std::function<void(const InTheWay&)>& tell) const;
-  bool stands(Ticket ticket, Id held) const;
   bool holds(Owner owner) const;  // any lock at all
 
   size_t held() const { return pieces_.size(); }

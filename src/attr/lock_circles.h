@@ -13,8 +13,8 @@
 //
 // Of a circle only the last comer is refused: all that find it choose the same.
 //
-// Those who merely wait before one are no part of it: who holds a lock anywhere waits behind
-// nobody (file_locks.h).
+// Those who merely wait before one are part of it too: who held nothing when it asked waits behind
+// them (file_locks.h), and may have got a lock elsewhere since, by another thread.
 //
 // Pure: no network, no clock.
 #pragma once

@@ -1,8 +1,10 @@
 #include "client/around_cache.h"
 
 #include <sys/uio.h>
+#include <sys/utsname.h>
 
 #include <condition_variable>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 
@@ -86,6 +88,16 @@ bool is_blocks(const Request& r, uint64_t block) {
     }
   }
   return true;
+}
+
+bool may_read_around_cache() {
+  static const bool may = [] {
+    utsname is;
+    unsigned major = 0, minor = 0;
+    return ::uname(&is) == 0 && std::sscanf(is.release, "%u.%u", &major, &minor) == 2 &&
+           std::pair(major, minor) >= std::pair(6u, 5u);
+  }();
+  return may;
 }
 
 Result<uint64_t> move_blocks(int fd, const Request& r, Length from, Length length, uint64_t block) {

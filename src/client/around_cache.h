@@ -14,6 +14,10 @@ namespace forebay {
 
 bool is_blocks(const Request& request, uint64_t block);
 
+// Does the kernel pin the memory of such reads (Linux 6.5)? Before, a fork meanwhile could leave
+// what was read to the child (open(2)).
+bool may_read_around_cache();
+
 // A part of the stream of a request that is_blocks(), whole blocks too; the kernel has all of it in
 // hand at once. The count is short only at the end of file; an error carries done(). ENOTCONN: what
 // was begun must be begun again, by somebody else.

@@ -44,14 +44,15 @@ struct Session::Flight {
   unsigned sends = 0;   // of our memory, under way
   bool background = false;
   bool cancelled = false;
-  bool sent_now = false;         // to the server of this session
-  bool sent_before = false;      // over a connection that was lost
-  bool lent = false;             // its memory was
-  bool boxed = false;            // it is in the box of its slot
-  bool tries = false;            // a lock that would wait, sent as one that does not
-  bool reclaims = false;         // a lock of ours, from a server's next life
-  std::optional<uint16_t> lane;  // of its Once, if that is ours
-  Extents list;                  // a long file side, whose blocks the server pulls
+  std::stop_source given_up{std::nostopstate};  // of what is done here by another thread
+  bool sent_now = false;                        // to the server of this session
+  bool sent_before = false;                     // over a connection that was lost
+  bool lent = false;                            // its memory was
+  bool boxed = false;                           // it is in the box of its slot
+  bool tries = false;                           // a lock that would wait, sent as one that does not
+  bool reclaims = false;                        // a lock of ours, from a server's next life
+  std::optional<uint16_t> lane;                 // of its Once, if that is ours
+  Extents list;                                 // a long file side, whose blocks the server pulls
   std::unique_ptr<Parts> parts;
   std::vector<FlightRef> members;  // of a joint: the requests that it is made of
   bool alone = false;              // never to be joined with others

@@ -65,7 +65,7 @@ void Session::submit(Request&& request, Completion&& done, bool background) {
   } else if (is_lock(request.op)) {
     if (auto loss = locks_.take_loss(request)) return done(std::move(*loss));
   }
-  const bool first = idle();
+  const bool first = needs_no_server();
   auto flight = std::make_unique<Flight>(std::move(request), std::move(done));
   ++live_;
   background_ += background;
@@ -104,7 +104,7 @@ void Session::name_once(Flight& flight) {
 
 void Session::when_up(Up up) {
   if (link_.up()) return up(welcome_.root);
-  const bool first = idle();
+  const bool first = needs_no_server();
   up_waiters_.push_back(std::move(up));
   if (first) link_.want();
 }
@@ -304,6 +304,11 @@ void Session::cancel(uint64_t number) {
     tried_locks_.erase(tried);
     return complete(std::move(flight), Error(ECANCELED));
   }
+  if (const auto begun = std::ranges::find_if(begun_, is); begun != begun_.end()) {
+    (*begun)->cancelled = true;
+    (*begun)->given_up.request_stop();
+    return;
+  }
   // One that travels with others is given up if it has to be sent alone after all.
   for (const Slot& s : slots_) {
     if (!s.flight) continue;
@@ -420,7 +425,7 @@ void Session::on_give_up(const Error& why) {
   }
   for (Up& up : std::exchange(up_waiters_, {})) up(why);
   check_idle();
-  if (!idle()) return link_.want();  // submitted by those who were told
+  if (!needs_no_server()) return link_.want();  // submitted by those who were told
   come_back_later();
 }
 

@@ -183,6 +183,8 @@ class Session final : private Link::User {
   bool begun_here(FlightRef& flight);
   void ended_here(const Flight* which, std::optional<Result<Reply>> result);
   bool meets_begun(const Request& request) const;
+  size_t here() const;
+  bool needs_no_server() const { return live_ == here() && up_waiters_.empty(); }
 
   void issue(FlightRef flight);
   void shape(Flight& flight);

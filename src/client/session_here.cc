@@ -131,39 +131,60 @@ bool Session::waits_for_thread() const {
 bool Session::begun_here(FlightRef& flight) {
   Request& r = flight->message.request;
   if (!shortcuts_ || !region_ || !Shortcuts::may_begin(r) || flight->parts || flight->cancelled ||
-      lacks(r.handle) || follows_sent(r)) {
+      !flight->members.empty() || lacks(r.handle) || follows_sent(r)) {
     return false;
   }
   r.caller = flight->caller;
+  flight->given_up = std::stop_source();
+  r.stop = flight->given_up.get_token();
   const Flight* const which = flight.get();
   const auto ended = [this, which](std::optional<Result<Reply>> result) {
     loop_.post([this, which, result = std::move(result)]() mutable {
       ended_here(which, std::move(result));
     });
   };
-  if (!shortcuts_->begin(r, ended)) return false;
+  if (!shortcuts_->begin(r, ended)) {
+    r.stop = {};
+    return false;
+  }
   begun_.push_back(std::move(flight));
   return true;
 }
 
+// Of those that are unanswered: need nobody's answer.
+size_t Session::here() const {
+  size_t n = begun_.size();
+  for (const FlightRef& flight : written_) n += std::max<size_t>(1, flight->members.size());
+  return n;
+}
+
 void Session::ended_here(const Flight* which, std::optional<Result<Reply>> result) {
   const auto found = std::ranges::find(begun_, which, &FlightRef::get);
+  const bool first = needs_no_server();
   FlightRef flight = std::move(*found);
   begun_.erase(found);
+  flight->message.request.stop = {};
+  if (!result && flight->cancelled) {
+    result = op_info(flight->message.request.op).changes ? Error(ECANCELED).with_unknown_outcome()
+                                                         : Error(ECANCELED);
+  }
   if (result) {
     const Gathering together(*this);
     return complete(std::move(flight), std::move(*result));
   }
   queue_.push_front(std::move(flight));
   if (link_.up()) return pump();
-  link_.want();
+  if (first) link_.want();
 }
 
 // Must it come after something that is done here, and may be sent after all?
 bool Session::meets_begun(const Request& r) const {
   if (op_info(r.op).kind != OpKind::data || r.op == Op::commit) return false;
   return std::ranges::any_of(begun_, [&](const FlightRef& flight) {
-    return !is_transfer(r.op) || may_touch(flight->message.request, r);
+    const Request& begun = flight->message.request;
+    if (!is_transfer(r.op)) return true;
+    if (r.op == Op::read && begun.op == Op::read) return false;
+    return may_touch(begun, r) && (begun.handle == r.handle || !shortcuts_->differ(begun, r));
   });
 }
 

@@ -128,7 +128,8 @@ struct Shortcuts::Path {
   void give_back() const { word->give_back(generation); }
   bool takes(const Request& r) const {
     if (common) return is_whole(r);
-    if (block != 0 && !is_blocks(r, block)) return false;
+    if (block != 0 && (!is_blocks(r, block) || (r.op == Op::read && !may_read_around_cache())))
+      return false;
     return r.op == Op::read ? reads : writes;
   }
 };
@@ -294,22 +295,32 @@ bool Shortcuts::begin(const Request& r, Begun done) {
     const auto found = rights_.find(r.right.bytes);
     if (found != rights_.end()) path = found->second.path;
   }
-  if (!path || path->block == 0 || !path->takes(r) || !enter(path, r)) return false;
+  if (!path || path->block == 0 || !path->takes(r)) return false;
   auto turn =
       std::make_unique<Turns::Turn>(path->turns, r.file.bounds(), r.op == Op::write, Wait::no);
-  bool taken = turn->mine();
-  if (taken) {
-    Task task = [this, path, &r, turn = std::move(turn), done = std::move(done)]() mutable {
-      Result<uint64_t> bytes = alive(*path) ? move_bytes(r, *path, Wait::no) : Error(ENOTCONN);
-      auto result = outcome(path, r, moved(r, *path, std::move(bytes)));
-      turn.reset();
-      path->word->leave();
-      done(std::move(result));
-    };
-    taken = pool_.submit(task, this) == posix::Pool::Taken::yes;
-  }
-  if (!taken) path->word->leave();
-  return taken;
+  if (!turn->mine()) return false;
+  // It enters when a thread has it: whoever is in while it waits for one would seem to stand still.
+  Task task = [this, path, &r, turn = std::move(turn), done = std::move(done)]() mutable {
+    std::optional<Result<Reply>> result;
+    const bool in = enter(path, r);
+    if (in) result = outcome(path, r, moved(r, *path, move_bytes(r, *path, Wait::no)));
+    turn.reset();
+    if (in) path->word->leave();
+    done(std::move(result));
+  };
+  return pool_.submit(task, this) == posix::Pool::Taken::yes;
+}
+
+bool Shortcuts::differ(const Request& a, const Request& b) {
+  std::lock_guard lock(mutex_);
+  const auto opened = [&](const Request& r) -> const OpenFile* {
+    const auto found = rights_.find(r.right.bytes);
+    if (found == rights_.end()) return nullptr;
+    const Known& known = found->second;
+    return known.path ? known.path->opened.get() : known.opened.get();
+  };
+  const OpenFile *one = opened(a), *other = opened(b);
+  return one && other && one->identity != other->identity;
 }
 
 // ---- Having one ----
@@ -422,6 +433,10 @@ Result<Shortcuts::PathRef> Shortcuts::open(const Answer& answer, bool writes,
   path->common = (reply.value & kInCommon) != 0;
   const bool direct = (reply.value & kAroundCache) != 0;
   path->block = direct ? std::max<uint64_t>(reply.attr.block_size, 4_KiB) : 0;
+  if (direct && !writes && !may_read_around_cache()) {
+    path->give_back();
+    return Error(EOPNOTSUPP);
+  }
   const Identity meant{reply.count, reply.attr.file_id};
   const bool reads = reply.end;
   if (before && before->is(meant) && (before->writes || !writes) && before->reads == reads &&
@@ -557,7 +572,9 @@ Result<uint64_t> Shortcuts::move_bytes(const Request& r, Path& path, Wait wait) 
 Result<Reply> Shortcuts::move(const Request& r, Path& path, Wait wait) {
   if (path.common) return moved(r, path, write_whole(r, path));
   const Turns::Turn turn(path.turns, r.file.bounds(), r.op == Op::write, wait);
-  return turn.mine() ? moved(r, path, move_bytes(r, path, wait)) : Error(EAGAIN);
+  if (!turn.mine()) return Error(EAGAIN);
+  if (turn.waited() && !alive(path)) return Error(ENOTCONN);
+  return moved(r, path, move_bytes(r, path, wait));
 }
 
 Result<Reply> Shortcuts::moved(const Request& r, const Path& path, Result<uint64_t> bytes) {

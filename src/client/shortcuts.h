@@ -91,6 +91,8 @@ class Shortcuts {
   static constexpr unsigned kMostBegun = 4;  // two that do 4 MiB at a time keep a fast device busy
   using Begun = Callback<void(std::optional<Result<Reply>>)>;
   bool begin(const Request& request, Begun done);
+  // Are these known to be of two files? (Two handles may be of one.)
+  bool differ(const Request& a, const Request& b);
 
   void give_back();  // all of them
   // In a forked child, instead of the end: the descriptors are copies of its parent's.

@@ -31,21 +31,23 @@ class Turns {
   class Turn {
    public:
     Turn(Turns& turns, Extent bytes, bool write, Wait wait)
-        : turns_(turns), place_(turns_.begin({bytes, write}, wait)) {}
+        : turns_(turns), place_(turns_.begin({bytes, write}, wait, waited_)) {}
     ~Turn() {
       if (place_) turns_.end(*place_);
     }
     Turn(const Turn&) = delete;
     bool mine() const { return place_.has_value(); }
+    bool waited() const { return waited_; }
 
    private:
     Turns& turns_;
+    bool waited_ = false;
     const std::optional<Place> place_;
   };
 
  private:
   // Those who came before, waiting or not, go first.
-  std::optional<Place> begin(At at, Wait wait) {
+  std::optional<Place> begin(At at, Wait wait, bool& waited) {
     std::unique_lock lock(mutex_);
     const Place mine = at_.insert(at_.end(), at);
     const auto free = [&] {
@@ -56,6 +58,7 @@ class Turns {
       return std::nullopt;
     }
     while (!free()) {
+      waited = true;
       ++waiting_;
       changed_.wait(lock);
       --waiting_;

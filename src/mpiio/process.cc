@@ -33,9 +33,8 @@ bool Process::started() {
 }
 
 bool Process::possible() {
-  if (started()) return true;
-  int begun = 0, over = 0;
-  PMPI_Initialized(&begun);
+  int begun = started(), over = 0;
+  if (!begun) PMPI_Initialized(&begun);
   PMPI_Finalized(&over);
   return begun && !over;
 }

@@ -265,7 +265,12 @@ std::vector<attr::WaitsFor> LockTable::in_the_way(const Asked& asked, uint64_t p
 bool LockTable::stand(std::span<const attr::WaitsFor> edges) const {
   std::lock_guard lock(mutex_);
   return std::ranges::all_of(edges, [&](const attr::WaitsFor& e) {
-    return e.life == life_ && locks_.stands(e.ticket, e.held);
+    bool found = false;
+    if (e.life != life_) return false;
+    locks_.in_the_way(e.ticket, [&](const attr::FileLocks::InTheWay& one) {
+      found = found || (one.held == e.held && counts(one.waiter) && counts(one.holder));
+    });
+    return found;
   });
 }
 

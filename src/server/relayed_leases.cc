@@ -12,8 +12,13 @@ void RelayedLeases::take(Request&& ask, std::string identity, Taken then) {
   ++asks_;
   Handle handle = ask.handle;
   store_->submit(std::move(ask), [self = shared_from_this(), handle = std::move(handle),
-                                  identity = std::move(identity),
-                                  then = std::move(then)](Result<Reply>&& reply) mutable {
+                                  identity = std::move(identity), then = std::move(then),
+                                  asked = since_boot()](Result<Reply>&& reply) mutable {
+    const bool late = since_boot() - asked > self->table_->term() / 16;
+    if (reply && late) {
+      self->give_back(reply->value);
+      reply = Error(EAGAIN, "the file's home took long to answer");
+    }
     self->taken(handle, std::move(identity), std::move(reply), std::move(then));
   });
 }

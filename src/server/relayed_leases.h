@@ -10,8 +10,9 @@
 // Time. A client counts any answer about a lease for all that it holds. So whoever takes a lease of
 // a file that lives elsewhere has the home asked anew, which is good for longer than anything that
 // was promised before; and no answer of this server promises more than the homes have promised to
-// it (left()). If a home, this server or a connection is gone, the clients' time is over before the
-// home's.
+// it (left()); a home that takes long to answer gives nothing, because clients may have been
+// promised more by others meanwhile. If a home, this server or a connection is gone, the clients'
+// time is over before the home's.
 //
 // On its loop only; shared with what it has asked the table for.
 #pragma once

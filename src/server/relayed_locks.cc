@@ -29,9 +29,15 @@ Result<uint64_t> RelayedLocks::owner_of(const Request& r) {
     return Error(ENOLCK, fmt::format("this client has locked {} files that live at other servers",
                                      files_.size()));
   }
+  const bool again = (r.flags & kFlagReclaim) != 0 && r.expected != 0;
+  if (again) {
+    const auto file = files_.find({r.handle.bytes, r.expected});
+    if (file != files_.end() && file->second.cookie != r.cookie) {
+      return Error(EINVAL, "another owner's lock is reclaimed");
+    }
+  }
   Owner& owner = owners_[r.cookie];
   if (owner.there == 0) {
-    const bool again = (r.flags & kFlagReclaim) != 0 && r.expected != 0;
     owner.there = again ? r.expected : random_owner();
   }
   const auto [file, made] = files_.try_emplace({r.handle.bytes, owner.there});
