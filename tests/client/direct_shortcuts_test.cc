@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <stop_token>
 #include <thread>
 
 #include "shortcuts_rig.h"
@@ -91,6 +92,59 @@ class DirectShortcuts : public ::testing::Test {
   ServerProcess server_{impatient(), {}, make_direct};
   std::atomic<int> left_{0}, failed_{0};
 };
+
+// One that is done by a thread ends after a step that is under way, and says what is written.
+TEST_F(DirectShortcuts, AreCancelled) {
+  const auto store = server_.connect().value();
+  Opened file(*store, "f");
+  const auto pages = std::make_shared<Pages>(64_MiB, 'a');
+  take(file, pages);
+  unsigned cancelled = 0;
+  for (unsigned i = 0; i < 50 && cancelled < 3; ++i) {
+    std::stop_source stop;
+    Request r = transfer(file, Op::write, 0, pages->bytes());
+    r.stop = stop.get_token();
+    ++left_;
+    store->submit(std::move(r), [&](Result<Reply>&& done) {
+      if (!done) {
+        EXPECT_EQ(done.error().code(), ECANCELED);
+        EXPECT_LT(done.error().done(), 64_MiB);
+        ++cancelled;
+      }
+      --left_;
+      left_.notify_one();
+    });
+    std::this_thread::sleep_for(1ms);
+    stop.request_stop();
+    wait();
+    submit(file, Op::write, 0, std::make_shared<Pages>(64_MiB, 'b'));
+    wait();
+    EXPECT_EQ(failed_, 0);
+  }
+  EXPECT_GE(cancelled, 3u);
+}
+
+// What is read, and other files, wait for nobody: each of these has a thread at once.
+TEST_F(DirectShortcuts, OfTwoFilesAtTheSamePlaces) {
+  const auto store = server_.connect().value();
+  Opened one(*store, "one"), other(*store, "other");
+  const auto a = std::make_shared<Pages>(16_MiB, 'a'), b = std::make_shared<Pages>(16_MiB, 'b');
+  take(one, a);
+  take(other, b);
+  for (int i = 0; i < 20; ++i) {
+    submit(one, Op::write, 0, a);
+    submit(other, Op::write, 0, b);
+    submit(one, Op::read, 0, std::make_shared<Pages>(16_MiB));
+    submit(one, Op::read, 0, std::make_shared<Pages>(16_MiB));
+  }
+  wait();
+  EXPECT_EQ(failed_, 0);
+  const Pages got(16_MiB);
+  for (const auto& [file, want] : {std::pair(&one, a), std::pair(&other, b)}) {
+    ASSERT_EQ(call(*file, Op::read, 0, got).value().count, 16_MiB);
+    EXPECT_TRUE(got.text() == want->text());
+  }
+}
 
 TEST_F(DirectShortcuts, AnyRequest) {
   const auto store = server_.connect().value();
