@@ -171,6 +171,7 @@ enum Flag : uint32_t {
   kFlagHolds = 1u << 18,    // its owner holds others, at other servers
   kFlagAppend = 1u << 17,   // a server chooses the place, at the end of the file
   // fallocate where the file system has none: zeros are written, as posix_fallocate(3) does it.
+  // That takes its time: who wants much asks for a piece at a time (store/reserve.h).
   kFlagFill = 1u << 18,
 };
 

@@ -8,6 +8,7 @@
 #include "mpiio/open.h"
 #include "mpiio/process.h"
 #include "mpiio/report.h"
+#include "store/reserve.h"
 
 using namespace forebay;
 using namespace forebay::mpiio;
@@ -230,8 +231,9 @@ int MPI_File_preallocate(MPI_File fh, MPI_Offset size) {
       if (size == 0) return Fault{};
       Request request = file.request(Op::fallocate);
       request.length = Length(static_cast<uint64_t>(size));
-      request.flags = kFlagFill;
-      return outcome(file.call(std::move(request)));
+      const auto call = [&](Request&& one) { return file.call(std::move(one)); };
+      const auto reserved = reserve(call, request);
+      return reserved ? Fault{} : fault_of(reserved.error());
     });
   });
 }

@@ -6,6 +6,7 @@
 
 #include "preload/serve.h"
 #include "store/open_path.h"
+#include "store/reserve.h"
 
 namespace forebay::preload {
 namespace {
@@ -265,11 +266,13 @@ int allocate(int fd, const Range& range) {
     Request request =
         file->request(Op::fallocate, (range.mode & FALLOC_FL_KEEP_SIZE ? kFlagKeepSize : 0u) |
                                          (range.mode & FALLOC_FL_PUNCH_HOLE ? kFlagPunchHole : 0u) |
-                                         (range.mode & FALLOC_FL_ZERO_RANGE ? kFlagZeroRange : 0u) |
-                                         (range.fill ? kFlagFill : 0u));
+                                         (range.mode & FALLOC_FL_ZERO_RANGE ? kFlagZeroRange : 0u));
     request.offset = Offset(static_cast<uint64_t>(range.at));
     request.length = Length(static_cast<uint64_t>(range.length));
-    return done(Connection::get().call(std::move(request)));
+    const auto call = [](Request&& one) { return Connection::get().call(std::move(one)); };
+    if (!range.fill) return done(call(std::move(request)));
+    if (auto reserved = reserve(call, request); !reserved) return std::move(reserved).error();
+    return 0;
   }));
 }
 

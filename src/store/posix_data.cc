@@ -371,6 +371,22 @@ Result<Reply> Operations::resize(At& at, Request& r) {
   return getattr(at, r);
 }
 
+// What others write meanwhile is looked at, so a right to write only wants a descriptor to read by,
+// for the server's own eyes; the caller's identity where the server's counts for nothing.
+Result<void> Operations::fill_space(At& at, const Request& r, int fd) {
+  Fd own;
+  const bool reads = (::fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR;
+  if (!reads) {
+    identity_.become_server();
+    Result<Fd> reader = with_room([&] { return reopen(at.fd(), at.file->type, O_RDONLY); });
+    if (!reader && reader.error().code() == EACCES && identity_.become(*r.caller))
+      reader = reopen(at.fd(), at.file->type, O_RDONLY);
+    if (reader) own = std::move(*reader);
+    become_writer(r);
+  }
+  return fill(fd, reads ? fd : own.get(), {r.offset, r.length}, r.stop);
+}
+
 Result<Reply> Operations::fallocate(At& at, Request& r) {
   Result<Io> io = use_right(at, r, Access::write);
   if (!io) return std::move(io).error();
@@ -382,7 +398,7 @@ Result<Reply> Operations::fallocate(At& at, Request& r) {
                      static_cast<off_t>(r.length.value))) {
     if (errno == EINTR) continue;
     if ((r.flags & kFlagFill) == 0 || !reserves_nothing(errno)) return failed("fallocate");
-    if (auto filled = fill(io->fd(), {r.offset, r.length}, r.stop); !filled) return filled.error();
+    if (auto filled = fill_space(at, r, io->fd()); !filled) return filled.error();
     break;
   }
   return Reply{};

@@ -17,8 +17,12 @@ namespace {
 
 class Filling {
  public:
-  Filling(int fd, Extent where, const std::stop_token& stop)
-      : fd_(fd), begin_(where.offset.value), end_(where.end().value), stop_(stop) {}
+  Filling(int fd, int reader, Extent where, const std::stop_token& stop)
+      : fd_(fd),
+        reader_(reader),
+        begin_(where.offset.value),
+        end_(where.end().value),
+        stop_(stop) {}
 
   Result<void> run() {
     Result<uint64_t> size = file_size();
@@ -41,15 +45,16 @@ class Filling {
   }
 
   // File systems have shown data as a hole that was not on its way to the device yet (ext4 without
-  // extents, ZFS): so that is sent there first, and what can be read is looked at.
+  // extents, ZFS): so that is sent there first, and what others write from then on is looked at; or
+  // sent there too, before each step, if nothing can be read.
   Result<void> fill_holes(uint64_t end) {
     if (next(SEEK_HOLE, begin_, end) >= end) return {};
-    if (::fdatasync(fd_)) return failed("fdatasync");
     for (uint64_t at = begin_; at < end;) {
+      if ((at == begin_ || reader_ < 0) && ::fdatasync(fd_)) return failed("fdatasync");
       const uint64_t hole = next(SEEK_HOLE, at, end);
       if (hole == end) return {};
       at = std::min(next(SEEK_DATA, hole, end), hole + kMostBytes);
-      if (has_data(hole, at - hole)) continue;
+      if (reader_ >= 0 && has_data(hole, at - hole)) continue;
       if (auto moved = write(hole, at - hole); !moved) return moved.error();
     }
     return {};
@@ -57,8 +62,8 @@ class Filling {
 
   bool has_data(uint64_t at, uint64_t length) {
     read_.resize(length);
-    const ssize_t there = ::pread(fd_, read_.data(), length, static_cast<off_t>(at));
-    if (there < 0) return errno != EBADF;  // a descriptor to write only
+    const ssize_t there = ::pread(reader_, read_.data(), length, static_cast<off_t>(at));
+    if (there < 0) return true;  // nobody knows
     const auto end = read_.begin() + there;
     return std::find_if(read_.begin(), end, [](std::byte b) { return b != std::byte(); }) != end;
   }
@@ -111,7 +116,7 @@ class Filling {
     return static_cast<uint64_t>(moved);
   }
 
-  const int fd_;
+  const int fd_, reader_;
   const uint64_t begin_, end_;
   const std::stop_token& stop_;
   bool appends_ = true;
@@ -124,8 +129,8 @@ bool reserves_nothing(int code) {
   return code == EOPNOTSUPP || code == ENOSYS;
 }
 
-Result<void> fill(int fd, Extent where, const std::stop_token& stop) {
-  return Filling(fd, where, stop).run();
+Result<void> fill(int fd, int reader, Extent where, const std::stop_token& stop) {
+  return Filling(fd, reader, where, stop).run();
 }
 
 }  // namespace forebay::posix

@@ -12,8 +12,9 @@ class PosixFill : public testing::Test {
   PosixFill() : fd_(::open((temp_ / "file").c_str(), O_RDWR | O_CREAT, 0600)) {}
   ~PosixFill() override { ::close(fd_); }
 
-  int fill(uint64_t offset, uint64_t length) {
-    auto done = posix::fill(fd_, {Offset(offset), Length(length)}, stop_.get_token());
+  int fill(uint64_t offset, uint64_t length) { return fill(offset, length, fd_); }
+  int fill(uint64_t offset, uint64_t length, int reader) {
+    auto done = posix::fill(fd_, reader, {Offset(offset), Length(length)}, stop_.get_token());
     return done ? 0 : done.error().code();
   }
   void write(uint64_t at, const std::string& text) {
@@ -51,7 +52,12 @@ TEST_F(PosixFill, BeyondTheEndLeavesAHoleBefore) {
 }
 
 // Of what is there not a byte changes, wherever it lies between holes.
-TEST_F(PosixFill, HolesAreFilled) {
+class PosixFillHoles : public PosixFill, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Reader, PosixFillHoles, testing::Bool(),
+                         [](const auto& reads) { return reads.param ? "Reads" : "WritesOnly"; });
+
+TEST_P(PosixFillHoles, AreFilled) {
+  const int reader = GetParam() ? fd_ : -1;
   std::string want(8_MiB, '\0');
   const auto put = [&](uint64_t at, const std::string& text) {
     write(at, text);
@@ -63,13 +69,13 @@ TEST_F(PosixFill, HolesAreFilled) {
   put(8_MiB - 1, "e");
   ::fsync(fd_);
   if (::lseek(fd_, 0, SEEK_HOLE) != 0) GTEST_SKIP() << "this file system shows no holes";
-  EXPECT_EQ(fill(2_MiB, 3_MiB), 0);
+  EXPECT_EQ(fill(2_MiB, 3_MiB, reader), 0);
   EXPECT_TRUE(content() == want);
   ::fsync(fd_);
   const auto allocated = static_cast<uint64_t>(status().st_blocks) * 512;
   EXPECT_GE(allocated, 3_MiB);
   EXPECT_LT(allocated, 4_MiB);
-  EXPECT_EQ(fill(0, 8_MiB), 0);
+  EXPECT_EQ(fill(0, 8_MiB, reader), 0);
   EXPECT_TRUE(content() == want);
   ::fsync(fd_);
   EXPECT_GE(static_cast<uint64_t>(status().st_blocks) * 512, 8_MiB);

@@ -8,8 +8,11 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 
 #include "core/buffer_pool.h"
+#include "core/fd.h"
+#include "store/posix_fill.h"
 #include "store/posix_testing.h"
 
 namespace forebay {
@@ -248,11 +251,8 @@ TEST_P(PosixFullUnreserved, IsFilled) {
   PosixOptions options;
   options.directory = disk.path();
   PosixRig rig(options);
-  auto made = rig.create("file");
-  ASSERT_TRUE(made) << made.error().message();
-  auto file = rig.open(made->handle, GetParam());
+  auto file = rig.create(rig.root, "file", 0644, GetParam());
   ASSERT_TRUE(file) << file.error().message();
-  file->handle = made->handle;
   ASSERT_TRUE(rig.write(file->handle, file->right, 100'000, "text"));
   const auto allocate = [&](uint64_t length, uint32_t flags) {
     return code_of(rig.call({.op = Op::fallocate,
@@ -271,6 +271,54 @@ TEST_P(PosixFullUnreserved, IsFilled) {
   EXPECT_EQ(allocate(64_MiB, kFlagFill), ENOSPC);
   EXPECT_EQ(rig.getattr(file->handle)->attr.size, 1_MiB);
   EXPECT_TRUE(rig.close(file->handle, file->right));
+}
+
+// What another process writes while the holes are filled, far from where that is now: it is not on
+// the device yet either, and nothing but reading shows it. Where nothing can be read (-1) it is
+// sent there.
+TEST(PosixFull, WhatOthersWriteWhileHolesAreFilledStays) {
+  LoopMount disk;
+  if (std::string why = disk.mount(512_MiB, "mkfs.ext4 -q -F -m 0 -O ^extents,^64bit", "ext4");
+      !why.empty())
+    GTEST_SKIP() << why;
+  PosixOptions options;
+  options.directory = disk.path();
+  PosixRig rig(options);
+  constexpr off_t kFar = 60'500'000;  // within a step, whose begin would show it
+  enum class By { right_to_both, right_to_write, no_reader };
+  for (const By by : {By::right_to_both, By::right_to_write, By::no_reader}) {
+    const std::string name = "file" + std::to_string(static_cast<int>(by));
+    const std::string path = disk.path() + "/" + name;
+    auto file =
+        rig.create(rig.root, name, 0644, by == By::right_to_both ? Access::both : Access::write);
+    ASSERT_TRUE(file) << file.error().message();
+    const Fd other(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    ASSERT_EQ(::ftruncate(other.get(), 64_MiB), 0);
+    std::jthread writes([&](const std::stop_token& stop) {
+      struct stat st = {};
+      while (!stop.stop_requested() && ::fstat(other.get(), &st) == 0 && st.st_blocks < 1024)
+        std::this_thread::yield();
+      EXPECT_EQ(::pwrite(other.get(), "text", 4, kFar), 4);
+    });
+    if (by == By::no_reader) {
+      auto filled = posix::fill(other.get(), -1, {Offset(0), Length(64_MiB)}, {});
+      EXPECT_TRUE(filled) << filled.error().message();
+    } else {
+      EXPECT_EQ(code_of(rig.call({.op = Op::fallocate,
+                                  .flags = kFlagFill,
+                                  .handle = file->handle,
+                                  .right = file->right,
+                                  .length = Length(64_MiB)})),
+                0);
+    }
+    writes.request_stop();
+    writes.join();
+    std::string want(64_MiB, '\0');
+    want.replace(kFar, 4, "text");
+    EXPECT_TRUE(content_of(path) == want) << name;
+    EXPECT_TRUE(rig.close(file->handle, file->right));
+    ::unlink(path.c_str());
+  }
 }
 
 TEST(PosixFull, AQuotaThatIsUsedUp) {

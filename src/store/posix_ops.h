@@ -135,6 +135,7 @@ class Operations {
   Result<Reply> read_list_of(At& at, Request& r, bool nowait);
   // The twin of the descriptor, opened if need be; below 0: there is none.
   int direct_twin(At& at, const Request& r, const Io& io);
+  Result<void> fill_space(At& at, const Request& r, int fd);
   bool is_direct(const File& file) const;
   void refuse_direct(const Error& why);
   Result<uint64_t> move_bytes(At& at, Request& r, const Io& io);
