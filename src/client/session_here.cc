@@ -118,13 +118,13 @@ bool Session::asks_for_shortcut() {
   return true;
 }
 
-// More than there are threads would only keep others waiting who want the file back.
+// More of a file would only keep others waiting who want it back.
 bool Session::waits_for_thread() const {
   const Request& r = queue_.front()->message.request;
-  return begun_.size() >= Shortcuts::kMostBegun && Shortcuts::may_begin(r) &&
-         std::ranges::any_of(begun_, [&](const FlightRef& flight) {
-           return flight->message.request.handle == r.handle;
-         });
+  if (begun_.size() < Shortcuts::kMostBegun || !Shortcuts::may_begin(r)) return false;
+  const auto of_file = [&](const FlightRef& f) { return f->message.request.handle == r.handle; };
+  return begun_.size() >= Shortcuts::kMostThreads ||
+         std::ranges::count_if(begun_, of_file) >= int{Shortcuts::kMostBegun};
 }
 
 // By a thread of the shortcuts, which tells the loop.

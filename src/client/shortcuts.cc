@@ -295,20 +295,22 @@ bool Shortcuts::begin(const Request& r, Begun done) {
     const auto found = rights_.find(r.right.bytes);
     if (found != rights_.end()) path = found->second.path;
   }
-  if (!path || path->block == 0 || !path->takes(r)) return false;
+  if (!path || path->block == 0 || !path->takes(r) || !enter(path, r)) return false;
   auto turn =
       std::make_unique<Turns::Turn>(path->turns, r.file.bounds(), r.op == Op::write, Wait::no);
-  if (!turn->mine()) return false;
-  // It enters when a thread has it: whoever is in while it waits for one would seem to stand still.
-  Task task = [this, path, &r, turn = std::move(turn), done = std::move(done)]() mutable {
-    std::optional<Result<Reply>> result;
-    const bool in = enter(path, r);
-    if (in) result = outcome(path, r, moved(r, *path, move_bytes(r, *path, Wait::no)));
-    turn.reset();
-    if (in) path->word->leave();
-    done(std::move(result));
-  };
-  return pool_.submit(task, this) == posix::Pool::Taken::yes;
+  bool taken = turn->mine();
+  if (taken) {
+    Task task = [this, path, &r, turn = std::move(turn), done = std::move(done)]() mutable {
+      Result<uint64_t> bytes = alive(*path) ? move_bytes(r, *path, Wait::no) : Error(ENOTCONN);
+      auto result = outcome(path, r, moved(r, *path, std::move(bytes)));
+      turn.reset();
+      path->word->leave();
+      done(std::move(result));
+    };
+    taken = pool_.submit(task, this) == posix::Pool::Taken::yes;
+  }
+  if (!taken) path->word->leave();
+  return taken;
 }
 
 bool Shortcuts::differ(const Request& a, const Request& b) {
@@ -538,7 +540,7 @@ Result<uint64_t> Shortcuts::move_around_cache(const Request& r, Path& path, Wait
   };
   const uint64_t total = r.file.total().value;
   if (wait == Wait::yes && total > kStep)
-    return move_by_two(Length(total), Length(kStep), move, pool_);
+    return move_by_two(Length(total), Length(kStep), move, helpers_);
   for (uint64_t at = 0; at < total;) {
     const Length step(std::min(kStep, total - at));
     const auto part = move(Length(at), step);

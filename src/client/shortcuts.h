@@ -91,6 +91,7 @@ class Shortcuts {
   static constexpr unsigned kMostBegun = 4;  // two that do 4 MiB at a time keep a fast device busy
   using Begun = Callback<void(std::optional<Result<Reply>>)>;
   bool begin(const Request& request, Begun done);
+  static constexpr unsigned kMostThreads = 16;
   // Are these known to be of two files? (Two handles may be of one.)
   bool differ(const Request& a, const Request& b);
 
@@ -170,7 +171,10 @@ class Shortcuts {
   std::atomic<size_t> paths_{0};      // that somebody may use
   std::atomic<uint64_t> submits_{0};  // counted, so that an answer that was overtaken is known
   Counter done_, io_calls_;
-  posix::Pool pool_{kMostBegun, kShortcuts* kMostBegun};  // last: it finishes what it has first
+  // Last: they finish what they have first. What is begun has a thread at once, because whoever is
+  // in while it waits for one would seem to stand still.
+  posix::Pool helpers_{kMostBegun, kMostThreads};  // of blocking calls
+  posix::Pool pool_{kMostThreads, kMostThreads};
 };
 
 }  // namespace forebay
