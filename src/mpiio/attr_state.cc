@@ -34,14 +34,16 @@ Request AttrState::request(Op op, Slot slot) const {
   return r;
 }
 
-// A value that nobody has changed yet is not there: ENODATA.
+// A value that nobody has changed yet is not there: ENODATA. It was there if it was seen before it
+// was asked for: another thread may make it, and see it, while the answer is on its way.
 Result<uint64_t> AttrState::ask(Slot slot, const Change& change) {
   Request r = request(change.op, slot);
   r.value = change.value;
   r.expected = change.expected;
+  const bool seen = (seen_.load() & bit_of(slot)) != 0;
   const Result<Reply> reply = store_.call(std::move(r));
   if (reply) return seen_.fetch_or(bit_of(slot)), reply->value;
-  if (!is_none(reply) || (seen_.load() & bit_of(slot)) == 0) return reply.error();
+  if (!is_none(reply) || !seen) return reply.error();
   return Error(ESTALE, fmt::format("the server has forgotten what the ranks share of the file: {}",
                                    reply.error().what()));
 }

@@ -221,6 +221,15 @@ TEST(AttrState, NothingIsThereBeforeItIsChanged) {
   EXPECT_EQ(world.store->values.size(), 0u);
 }
 
+// By another thread of the rank, while the answer that it is not there is on its way.
+TEST(AttrState, WhatIsMadeMeanwhileIsNotGone) {
+  AttrWorld world;
+  const auto rank = world.attr_rank();
+  world.store->on_refusal = [&] { EXPECT_EQ(rank->fetch_and_add(kPointer, 1).value(), 0u); };
+  EXPECT_EQ(rank->fetch_and_add(kPointer, 1).value(), 1u);
+  EXPECT_EQ(rank->get(kPointer).value(), 2u);
+}
+
 TEST(AttrState, WhatIsGoneIsNotZeroAgain) {
   AttrWorld world;
   const auto a = world.attr_rank(), b = world.attr_rank();

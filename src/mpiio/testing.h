@@ -10,6 +10,7 @@
 
 #include "attr/file_locks.h"
 #include "attr/values.h"
+#include "core/callback.h"
 #include "core/testing.h"
 #include "mpiio/arbiter.h"
 #include "mpiio/arbiter_client.h"
@@ -54,12 +55,14 @@ class AttrStore final : public Store {
         answer = attribute(r);
       }
     }
+    if (answer && !*answer && on_refusal) std::exchange(on_refusal, {})();
     if (answer) done(std::move(*answer));
     for (Completion& one : granted) one(Reply{});
   }
   Result<Handle> root() override { return Handle{"root"}; }
 
   attr::Values values;
+  Callback<void()> on_refusal;  // once, while the next error is on its way
 
  private:
   void lock_or_unlock(const Request& r, Completion& done, std::vector<Completion>& granted) {
