@@ -285,9 +285,6 @@ TEST_F(DirectShortcuts, NobodyIsTorn) {
 }
 
 TEST_F(DirectShortcuts, TheServerCrashes) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "the server's next life is forked from a process with threads";
-#endif
   const auto store = server_.connect().value();
   Opened file(*store, "f");
   for (int life = 0; life < 4; ++life) {
