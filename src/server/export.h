@@ -70,6 +70,7 @@ class Export : public std::enable_shared_from_this<Export> {
   void drop_store() {  // waits for its calls
     shortcuts.end_all();
     if (relay) relay->close();
+    leases->close();
     small_writes.close();
     state_->close();
     prepared_.reset();

@@ -42,6 +42,17 @@ void LeaseTable::begin(Time now) {
   survivors_end_ = now + survivors_term_;
 }
 
+// Their timers, and passages that are posted, find nothing any more.
+void LeaseTable::close() {
+  decltype(changes_) changes;
+  decltype(gates_) gates;
+  std::lock_guard lock(mutex_);
+  changes.swap(changes_);
+  waited_for_.clear();
+  gates.swap(gates_);
+  gates_of_.clear();
+}
+
 // With the mutex held.
 void LeaseTable::mark() {
   if (marked_ || marker_.empty()) return;
@@ -320,7 +331,9 @@ void LeaseTable::pass(const std::string& file, Loop* loop) {
   Task then;
   {
     std::lock_guard lock(mutex_);
-    auto& waiting = gates_.at(file).waiting;
+    const auto gate = gates_.find(file);
+    if (gate == gates_.end()) return;  // the server has ended
+    auto& waiting = gate->second.waiting;
     const auto first =
         std::ranges::find_if(waiting, [&](const auto& one) { return one.first == loop; });
     then = std::move(first->second);
@@ -329,7 +342,7 @@ void LeaseTable::pass(const std::string& file, Loop* loop) {
   then();
   std::lock_guard lock(mutex_);
   const auto gate = gates_.find(file);
-  if (--gate->second.inside == 0) gates_.erase(gate);
+  if (gate != gates_.end() && --gate->second.inside == 0) gates_.erase(gate);
   update();
 }
 

@@ -69,6 +69,8 @@ class LeaseTable : public std::enable_shared_from_this<LeaseTable> {
 
   // The server begins to serve. Before anything else.
   void begin(Time now);
+  // It ends: whoever waits here is forgotten, because what waits may own this table.
+  void close();
 
   // May anybody hold a lease? One to write, or have others waited for one?
   bool any() const { return any_.load(std::memory_order_seq_cst); }

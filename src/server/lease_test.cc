@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <random>
 
 #include "server/lease_table.h"
@@ -439,6 +440,27 @@ TEST_F(WriteLease, WhoeverWaitsForOneGoesOnInOrder) {
   }
 }
 
+// Flights own their session, that the export, and that the table in which they wait.
+TEST_F(WriteLease, NobodyWhoWaitsOutlivesTheServer) {
+  b_->auto_release = false;
+  to_write(*b_);
+  const auto looks = a_->send(data_request(Op::read, f_, range(0, 8)));
+  sim_.loop.run_for(10ms);
+  EXPECT_FALSE(looks->done());
+  sim_.crash();  // the sanitizer says what is left
+}
+
+TEST_F(Lease, NobodyWhoWaitsOutlivesTheServer) {
+  b_->auto_release = false;
+  lease(*b_);
+  const auto flight = a_->send(data_request(Op::write, f_, range(0, 100000)), pattern(1, 100000));
+  const auto small = a_->send(data_request(Op::write, f_, range(100000, 4)), "abcd");
+  sim_.loop.run_for(10ms);
+  EXPECT_FALSE(flight->done());
+  EXPECT_FALSE(small->done());
+  sim_.crash();
+}
+
 TEST_F(WriteLease, IsRefusedWithoutTheRightToWrite) {
   Request open = request(Op::open, f_.handle);
   open.access = Access::read;
@@ -447,6 +469,25 @@ TEST_F(WriteLease, IsRefusedWithoutTheRightToWrite) {
   r.flags = 0;
   EXPECT_EQ(b_->call(std::move(r))->error(), EBADF);
   EXPECT_EQ(b_->call(lease_request(reading))->error(), 0);
+}
+
+TEST(LeaseTable, IsNotKeptByThoseWhoWaitWhenTheServerEnds) {
+  const TempDir dir;
+  const std::string marker = dir.path() + "/leases";
+  std::ofstream(marker) << 5000;
+  std::weak_ptr<LeaseTable> left;
+  {
+    SimLoop loop(test_seed());
+    const auto table = std::make_shared<LeaseTable>(marker, 5s, 1);
+    left = table;
+    table->begin(loop.now());
+    const Handle file{"f"};
+    EXPECT_FALSE(table->changed({"f", file}, 1, loop, [table] { FAIL(); }));
+    table->close();
+    EXPECT_EQ(table->waiting(), 0u);
+    loop.run_for(10s);
+  }
+  EXPECT_TRUE(left.expired());
 }
 
 TEST(LeaseTable, AfterARestartNoChangeCompletesBeforeOldLeasesAreOver) {

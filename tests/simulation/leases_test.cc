@@ -164,6 +164,16 @@ TEST_F(LeasesTest, NoneIsHeldForNobody) {
   EXPECT_NE(cluster.status("b").find(R"("leases": 0)"), std::string::npos) << cluster.status("b");
 }
 
+// What a server has lost at another one, and its clients have not let go of yet.
+TEST_F(LeasesTest, NobodyWhoWaitsOutlivesTheServer) {
+  Copy one(connect("a"), file_at("b"));
+  ASSERT_EQ(*one.get(), text(0));
+  one.deaf = true;
+  cluster.kill("b");
+  cluster.loop.run_for(100ms);
+  EXPECT_EQ(one.recalls, 1u);
+}
+
 // Random reads of copies, while one client after the other changes the file, connections are lost
 // and servers end and come back.
 class LeasesStorm : public LeasesTest {
