@@ -131,7 +131,7 @@ bool ready(File& file, const DataCall& call, MPI_Offset offset, const Buffer& bu
 void move(File& file, const DataCall& call, Transfer& transfer) {
   if (!call.collective || file.ranks == 1) {
     file.begin_operation();
-    transfer.run();
+    if (call.pointer != Pointer::shared || !transfer.write_record()) transfer.run();
     return file.end_operation();
   }
   if (!file.collective) file.collective = std::make_unique<Collective>(file);

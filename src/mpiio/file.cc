@@ -112,6 +112,22 @@ bool File::write_jointly(const plan::ViewPart& part, const plan::TiledMap& memor
       always ? JointWrites::Patience::much : JointWrites::Patience::sensible);
 }
 
+// On a local file system, where the kernel lets one write to a file at a time anyway. Elsewhere each
+// would wait for the one before it.
+bool File::write_record(const plan::ViewPart& part, const plan::TiledMap& memory) const {
+  RecordWrites* const records = meeting ? meeting->record_writes() : nullptr;
+  const uint64_t bytes = part.length.value;
+  if (!records || joint_writes == JointWanted::never || !place.local || atomic ||
+      bytes > NodeRecords::kMostBytes || !part.view.contiguous())
+    return false;
+  if (joint_writes != JointWanted::always && bytes < RecordWrites::kLeastBytes) return false;
+  std::shared_lock lock(kept_lock);
+  if (kept()) return false;
+  return records->write(part.bounds().offset, memory, [this](Extents where, Extents from) {
+    return move_in_store(Op::write, std::move(where), std::move(from));
+  });
+}
+
 // What collective calls will do, for who asks: no more aggregators than there can be.
 void File::settle_hints() {
   // What users get on a local file system who do not say it: what was filled is still in the

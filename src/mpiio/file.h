@@ -51,6 +51,8 @@ struct File {
   // Writes bytes of the view, together with other ranks that do the same now (joint_writes.h).
   // False: this rank has to write them by itself.
   bool write_jointly(const plan::ViewPart& part, const plan::TiledMap& memory) const;
+  // The same, of a small record whose place lies beside those of others (record_writes.h).
+  bool write_record(const plan::ViewPart& part, const plan::TiledMap& memory) const;
   // What its realms keep, if they do and it counts now: for collective calls. Others hold
   // kept_lock, shared, while they use it.
   KeptRealms* kept() const { return atomic ? nullptr : kept_realms.get(); }

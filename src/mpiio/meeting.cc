@@ -1,5 +1,7 @@
 #include "mpiio/meeting.h"
 
+#include <algorithm>
+
 #include "mpiio/arbiter_client.h"
 
 namespace forebay::mpiio {
@@ -13,14 +15,15 @@ uint64_t space_before(int ranks) {
 }
 
 bool may_join(int ranks) {
-  return ranks > 1 && ranks <= JointWrites::kMostRanks;
+  return ranks > 1 && ranks <= std::min(JointWrites::kMostRanks, RecordWrites::kMostRanks);
 }
 
-// Memory costs what is used of it. But where it may not be so long, joint writes can be missed.
+// Memory costs what is used of it. But where it may not be so long, writes for others can be missed.
 Result<SharedMemory> make_memory(int ranks) {
   const uint64_t bytes = space_before(ranks);
   if (may_join(ranks))
-    if (auto memory = SharedMemory::make(bytes + JointWrites::space(ranks))) return memory;
+    if (auto memory = SharedMemory::make(bytes + JointWrites::space(ranks) + RecordWrites::space(ranks)))
+      return memory;
   return SharedMemory::make(bytes, ranks == 1);
 }
 
@@ -56,14 +59,17 @@ void Meeting::enter(SharedMemory memory) {
     rest += Gathering::space(ranks_);
   }
   if (ranks_ > 1) records_.emplace(rest);
-  if (const uint64_t before = space_before(ranks_); memory_.place().bytes > before)
+  if (const uint64_t before = space_before(ranks_); memory_.place().bytes > before) {
     joint_.emplace(memory_.data() + before, rank_, ranks_);
+    record_writes_.emplace(memory_.data() + before + JointWrites::space(ranks_), rank_, ranks_);
+  }
   state_ = std::make_unique<NodeState>(*node);
 }
 
 void Meeting::renew() {
   if (rank_ == 0) NodeMemory::create(memory_.data());
   if (joint_) joint_->renew();
+  if (record_writes_) record_writes_->renew();
 }
 
 bool Meeting::near() {

@@ -20,6 +20,7 @@
 #include "mpiio/joint_writes.h"
 #include "mpiio/node_records.h"
 #include "mpiio/node_state.h"
+#include "mpiio/record_writes.h"
 #include "mpiio/shared_memory.h"
 
 namespace forebay::mpiio {
@@ -57,6 +58,7 @@ class Meeting {
   const NodeRecords* records() const { return moved_ || !records_ ? nullptr : &*records_; }
   // The same, and there was memory for it.
   JointWrites* joint_writes() { return moved_ || !joint_ ? nullptr : &*joint_; }
+  RecordWrites* record_writes() { return moved_ || !record_writes_ ? nullptr : &*record_writes_; }
 
  private:
   Meeting(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
@@ -64,11 +66,13 @@ class Meeting {
 
   const int rank_, ranks_;
   Place place_;
-  // A NodeMemory, then the space of two Gatherings, of NodeRecords and perhaps of JointWrites.
+  // A NodeMemory, then the space of two Gatherings, of NodeRecords, and perhaps of JointWrites and
+  // RecordWrites.
   SharedMemory memory_;
   std::optional<Gathering> gathering_, entrance_;
   std::optional<NodeRecords> records_;  // unless there is but one rank
   std::optional<JointWrites> joint_;
+  std::optional<RecordWrites> record_writes_;
   bool moved_ = false;
   Invitation invitation_;
   Arbiter* arbiter_ = nullptr;

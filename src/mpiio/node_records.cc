@@ -1,14 +1,21 @@
 #include "mpiio/node_records.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 namespace forebay::mpiio {
-namespace {
 
-using Record = NodeRecords::Record;
+void NodeRecords::fill(size_t rank, const plan::TiledMap& memory) const {
+  std::byte* to = buffer(rank);
+  for (plan::TiledCursor cursor(memory, Length(), memory.total()); !cursor.done();) {
+    const Extent run = cursor.take(memory.total());
+    std::memcpy(to, reinterpret_cast<const void*>(run.offset.value), run.length.value);
+    to += run.length.value;
+  }
+}
 
-int write_run(std::span<const Record> run, const NodeRecords::Write& write) {
+int NodeRecords::write_run(std::span<const Record> run, const Write& by) {
   std::vector<Extent> memory;
   memory.reserve(run.size());
   Length total;
@@ -18,17 +25,15 @@ int write_run(std::span<const Record> run, const NodeRecords::Write& write) {
   }
   auto shape = Extents::make(std::move(memory));
   if (!shape) return shape.error().code();
-  auto done = write(Extents(Extent{run.front().at, total}), std::move(*shape));
+  auto done = by(Extents(Extent{run.front().at, total}), std::move(*shape));
   return done ? 0 : done.error().code();
 }
 
-size_t length_of_run(std::span<const Record> records) {
+size_t NodeRecords::length_of_run(std::span<const Record> records) {
   size_t n = 1;
   while (n < records.size() && records[n - 1].at + records[n - 1].length == records[n].at) ++n;
   return n;
 }
-
-}  // namespace
 
 int NodeRecords::write(std::span<const Record> records, const Write& by) {
   int worst = 0;

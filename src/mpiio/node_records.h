@@ -1,5 +1,6 @@
 // NodeRecords: small records of ranks on one node that are to lie next to each other in a file, in
-// memory that all of them map, so that one rank writes those of all (MPI_File_write_ordered).
+// memory that all of them map, so that one rank writes those of others too (ordered.h,
+// record_writes.h).
 //
 // Plain bytes without pointers.
 #pragma once
@@ -11,6 +12,7 @@
 
 #include "core/extents.h"
 #include "core/result.h"
+#include "plan/tiled_map.h"
 
 namespace forebay::mpiio {
 
@@ -23,6 +25,7 @@ class NodeRecords {
 
   // Where a rank leaves its record.
   std::byte* buffer(size_t rank) const { return space_ + rank * kMostBytes; }
+  void fill(size_t rank, const plan::TiledMap& memory) const;
 
   struct Record {
     Offset at;
@@ -30,8 +33,17 @@ class NodeRecords {
     const std::byte* data = nullptr;
   };
   using Write = std::function<Result<uint64_t>(Extents file, Extents memory)>;
-  // Touching ones by one call. An errno, if anything went wrong; one that fails takes no other with
-  // it. After bad_alloc any of them may have been written.
+  // Whose record this is.
+  int rank_of(const Record& record) const {
+    return static_cast<int>(static_cast<uint64_t>(record.data - space_) / kMostBytes);
+  }
+
+  // How many of the first touch.
+  static size_t length_of_run(std::span<const Record> records);
+  // Those, by one call. An errno, if anything went wrong. After bad_alloc too any of them may have
+  // been written.
+  static int write_run(std::span<const Record> run, const Write& by);
+  // All of them in runs; a record that fails takes no other with it.
   static int write(std::span<const Record> records, const Write& by);
 
  private:

@@ -1,21 +1,12 @@
 #include "mpiio/ordered.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <span>
 #include <vector>
 
 namespace forebay::mpiio {
 namespace {
-
-void pack(const plan::TiledMap& memory, std::byte* to) {
-  for (plan::TiledCursor cursor(memory, Length(), memory.total()); !cursor.done();) {
-    const Extent run = cursor.take(memory.total());
-    std::memcpy(to, reinterpret_cast<const void*>(run.offset.value), run.length.value);
-    to += run.length.value;
-  }
-}
 
 // What a rank says when it comes to an ordered call.
 struct Coming {
@@ -122,7 +113,7 @@ OrderedPlace take_place_in_order(File& file, Transfer& transfer, bool write) {
   const NodeRecords* const records = file.meeting->records();
   const Coming mine = describe(file, transfer, write && records);
   if (mine.small && mine.bytes > 0)
-    pack(transfer.memory(), records->buffer(static_cast<size_t>(file.rank)));
+    records->fill(static_cast<size_t>(file.rank), transfer.memory());
   std::vector<Coming> all(static_cast<size_t>(file.ranks));
   const Told told = gathering->gather(
       &mine, sizeof mine, all.data(), [&] { return act(file, all); }, [&] { file.progress(); });

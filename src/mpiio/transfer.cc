@@ -93,6 +93,14 @@ void Transfer::run() {
   });
 }
 
+bool Transfer::write_record() {
+  if (fault_ || direction_ != Direction::write || length_ == 0) return false;
+  bool written = false;
+  guarded([&] { written = file_.write_record(part(), memory_); });
+  if (written) moved_ = length_;
+  return written || fault_;
+}
+
 void Transfer::move_all() {
   auto held = lock();
   if (!held) return fail(fault_of(held.error()));

@@ -32,6 +32,8 @@ class Transfer {
   Fault prepare(MPI_Offset position);
 
   void run();
+  // Instead, together with other ranks. False: that cannot be.
+  bool write_record();
   void finish();
 
   // Runs `body`; out of memory is a fault of the transfer, so that nobody waits for this rank.
