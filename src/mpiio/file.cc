@@ -112,8 +112,8 @@ bool File::write_jointly(const plan::ViewPart& part, const plan::TiledMap& memor
       always ? JointWrites::Patience::much : JointWrites::Patience::sensible);
 }
 
-// On a local file system, where the kernel lets one write to a file at a time anyway. Elsewhere each
-// would wait for the one before it.
+// On a local file system, where the kernel lets one write to a file at a time anyway. Elsewhere
+// each would wait for the one before it.
 bool File::write_record(const plan::ViewPart& part, const plan::TiledMap& memory) const {
   RecordWrites* const records = meeting ? meeting->record_writes() : nullptr;
   const uint64_t bytes = part.length.value;

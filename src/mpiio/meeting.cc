@@ -18,11 +18,13 @@ bool may_join(int ranks) {
   return ranks > 1 && ranks <= std::min(JointWrites::kMostRanks, RecordWrites::kMostRanks);
 }
 
-// Memory costs what is used of it. But where it may not be so long, writes for others can be missed.
+// Memory costs what is used of it. But where it may not be so long, writes for others can be
+// missed.
 Result<SharedMemory> make_memory(int ranks) {
   const uint64_t bytes = space_before(ranks);
   if (may_join(ranks))
-    if (auto memory = SharedMemory::make(bytes + JointWrites::space(ranks) + RecordWrites::space(ranks)))
+    if (auto memory =
+            SharedMemory::make(bytes + JointWrites::space(ranks) + RecordWrites::space(ranks)))
       return memory;
   return SharedMemory::make(bytes, ranks == 1);
 }

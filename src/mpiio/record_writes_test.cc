@@ -63,8 +63,8 @@ class RecordWritesTest : public testing::Test {
     for (uint64_t i = 0; i < length; ++i) bytes[i] = static_cast<std::byte>((at + i) * 31 >> 3);
     return bytes;
   }
-  // Each rank, one record after the other, of random lengths, at the pointer. fn(result, at, length)
-  // hears what became of each.
+  // Each rank, one record after the other, of random lengths, at the pointer. fn(result, at,
+  // length) hears what became of each.
   template <class Fn>
   uint64_t write_all(int records, Fn&& fn) {
     std::atomic<uint64_t> pointer{0};
@@ -92,9 +92,8 @@ class RecordWritesTest : public testing::Test {
 // Whether ranks meet is a matter of time, so until they do.
 TEST_F(RecordWritesTest, AreAllThere) {
   for (int round = 0; round < 200 && together_ < 100; ++round) {
-    const uint64_t end = write_all(200, [](const Result<uint64_t>& wrote, uint64_t, uint64_t length) {
-      EXPECT_EQ(wrote.value(), length);
-    });
+    const uint64_t end = write_all(200, [](const Result<uint64_t>& wrote, uint64_t,
+                                           uint64_t length) { EXPECT_EQ(wrote.value(), length); });
     ASSERT_TRUE(file_.contents() == record(0, end));
     file_.resize(0);
     for (const auto& one : ranks_) one->renew();
