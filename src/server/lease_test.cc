@@ -133,6 +133,26 @@ TEST_F(Lease, IsNotRecalledByItsHolderNorByWhatChangesNothing) {
   EXPECT_EQ(b_->call(lease_request(f_, held))->error(), ENOLCK);
 }
 
+// Its client came back meanwhile, and asked again.
+TEST_F(Lease, IsRecalledBeforeACreateThatIsSentAgainIsAnswered) {
+  b_->auto_release = false;
+  const uint64_t held = lease(*b_);
+  Request cut = request(Op::create, a_->welcome.root, "f");
+  cut.mode = 0644;
+  cut.flags = kFlagTruncate;
+  const auto create = a_->send(std::move(cut));
+  sim_.loop.run_for(100ms);
+  EXPECT_FALSE(create->done());
+  ASSERT_TRUE(a_->resume());
+  EXPECT_TRUE(a_->welcome.resumed);
+  sim_.loop.run_for(100ms);
+  EXPECT_FALSE(create->done());
+  EXPECT_EQ(b_->recalls, std::vector<uint64_t>{held});
+  b_->send_raw(wire::encode(wire::Released{held}));
+  EXPECT_EQ(a_->wait(create, 100ms).error(), 0);
+  EXPECT_EQ(create->reply().attr.size, 0u);
+}
+
 TEST_F(Lease, OfManyAreAllRecalled) {
   std::vector<std::unique_ptr<RawClient>> many;
   for (int i = 0; i < 20; ++i) {

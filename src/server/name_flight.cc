@@ -159,8 +159,6 @@ void NameFlight::done(unsigned call) {
   if (again_ && !*result_) {
     return answer(Error(result_->error()).with_unknown_outcome());  // it is made, and not open
   }
-  // Whoever had copies when it was cut may not have been waited for.
-  if (cut_before_) made_ = (*result_)->handle;
   CallFlight::done(call);
 }
 
@@ -186,7 +184,6 @@ void NameFlight::answer_again(const SharedState::Before& before) {
   if (op == Op::link) return look_up(intent_.dir2, intent_.name2, kLookAgain);
   if (op != Op::create) return look_up(intent_.dir, intent_.name, kLookAgain);
   again_ = true;
-  cut_before_ = (request_.flags & kFlagTruncate) != 0;
   request_.flags &= ~uint32_t(kFlagExclusive | kFlagTruncate);
   request_.once = {};
   do_it();

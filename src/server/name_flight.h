@@ -59,7 +59,7 @@ class NameFlight final : public CallFlight {
   const Once once_;
   attr::Intent intent_;
   bool intended_ = false;  // and without an outcome
-  bool again_ = false, cut_before_ = false;
+  bool again_ = false;
   bool looked_for_removed_ = false;
   Handle loses_name_;  // the file that does, if it is known
   std::string home_;   // of the file that has the name; empty: this server

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "cluster.h"
 
@@ -162,6 +163,25 @@ TEST_F(LeasesTest, NoneIsHeldForNobody) {
   one.give_back();
   cluster.loop.run_for(11s);
   EXPECT_NE(cluster.status("b").find(R"("leases": 0)"), std::string::npos) << cluster.status("b");
+}
+
+// Its client may count what it answers for more than this server has been promised.
+TEST_F(LeasesTest, IsNotGivenWhereItsHomeTakesLongToAnswer) {
+  const Handle file = file_at("b");
+  RemoteStore& store = connect("a");
+  Copy one(store, file);
+  cluster.hold("b", Op::getattr);  // which the answer to a lease brings
+  cluster.loop.after(100ms, [&] {
+    std::this_thread::sleep_for(350ms);  // by the clock by which leases are counted
+    cluster.release("b");
+  });
+  EXPECT_EQ(one.take(), 0u);
+  EXPECT_EQ(one.refused, EAGAIN);
+  cluster.loop.run_for(100ms);
+  EXPECT_NE(cluster.status("b").find(R"("leases": 0)"), std::string::npos) << cluster.status("b");
+  EXPECT_EQ(*one.get(), text(0));
+  EXPECT_EQ(*one.get(), text(0));
+  EXPECT_EQ(one.hits, 1);
 }
 
 // What a server has lost at another one, and its clients have not let go of yet.
