@@ -50,6 +50,8 @@ struct Session::Flight {
   bool lent = false;                            // its memory was
   bool boxed = false;                           // it is in the box of its slot
   bool tries = false;                           // a lock that would wait, sent as one that does not
+  bool gives_way = false;                       // one that waits, and is to be tried for a while
+  Time waits;                                   // when it last began to
   bool reclaims = false;                        // a lock of ours, from a server's next life
   std::optional<uint16_t> lane;                 // of its Once, if that is ours
   Extents list;                                 // a long file side, whose blocks the server pulls

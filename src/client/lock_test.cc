@@ -182,6 +182,104 @@ TEST_F(LockTest, AClaimStaysAsOldAsItIs) {
   EXPECT_EQ(seen[second.request.offset.value], std::pair(uint64_t(1), uint64_t(77)));
 }
 
+// So that the server sees each of them wait, now and then.
+TEST_F(LockTest, AllHaveTheirTurnToWait) {
+  connect();
+  for (uint64_t owner = 1; owner <= 3; ++owner) submit(lock(0, 1, kFlagWait, owner));
+  std::vector<uint64_t> waited;
+  wire::RequestId waits;
+  const auto answer = [&](bool grants) {
+    while (!server.frames.empty()) {
+      if (server.frames.front().header.type == wire::FrameType::cancel) {
+        server.frames.pop_front();
+        server.reply(waits, Error(ECANCELED));
+        continue;
+      }
+      const auto m = server.take_request();
+      const bool wait = (m.request.flags & kFlagWait) != 0;
+      if (wait) waited.push_back(m.request.cookie), waits = m.id;
+      if (grants) server.reply(m.id, Reply{});
+      if (!grants && !wait) server.reply(m.id, Error(EAGAIN));
+    }
+    loop.run_for(5ms);
+  };
+  for (const Time end = loop.now() + 20s; loop.now() < end;) answer(false);
+  ASSERT_GE(waited.size(), 9u);
+  EXPECT_LE(waited.size(), 11u);
+  for (size_t i = 0; i < waited.size(); ++i) EXPECT_EQ(waited[i], i % 3 + 1);
+  server.reply(waits, Reply{});
+  for (int i = 0; i < 20; ++i) answer(true);
+  for (const auto& one : order) EXPECT_TRUE(one->ok());
+}
+
+class GivesWay : public LockTest {
+ protected:
+  // Two want it. Until the first, which waits, is asked to give way.
+  void SetUp() override {
+    connect();
+    Request first = lock(0, 1, kFlagWait, 1);
+    first.stop = stop.get_token();
+    submit(std::move(first));
+    submit(lock(0, 1, kFlagWait, 2));
+    waits = server.take_request().id;
+    for (;;) {
+      if (server.frames.empty()) loop.run_for(20ms);
+      if (server.frames.front().header.type == wire::FrameType::cancel) break;
+      server.reply(server.take_request().id, Error(EAGAIN));
+    }
+    server.frames.pop_front();
+    tried = server.take_request().id;
+  }
+  void grant_next() {
+    server.reply(tried, Error(EAGAIN));
+    loop.run_for(50ms);
+    const auto next = server.take_request();
+    EXPECT_TRUE(next.request.flags & kFlagWait);
+    EXPECT_EQ(next.request.cookie, 2u);
+    server.reply(next.id, Reply{});
+    EXPECT_TRUE(order[1]->ok());
+  }
+
+  std::stop_source stop;
+  wire::RequestId waits, tried;
+};
+
+TEST_F(GivesWay, UnlessItIsGranted) {
+  server.reply(waits, Reply{});
+  EXPECT_TRUE(order[0]->ok());
+  grant_next();
+}
+
+TEST_F(GivesWay, OrIsGivenUp) {
+  stop.request_stop();
+  loop.run_for(5ms);
+  EXPECT_EQ(server.take().header.type, wire::FrameType::cancel);
+  server.reply(waits, Error(ECANCELED));
+  EXPECT_EQ(order[0]->code(), ECANCELED);
+  grant_next();
+}
+
+// It comes back to a server that knows it still, or to one that does not.
+TEST_F(GivesWay, WhenTheConnectionIsLost) {
+  for (const bool resumed : {true, false}) {
+    server.welcome.resumed = resumed;
+    server.welcome.session += !resumed;
+    server.cut();
+    loop.run_for(50ms);
+    for (int i = 0; i < 2; ++i) {
+      const auto m = server.take_request();
+      if (!(m.request.flags & kFlagWait)) {
+        server.reply(m.id, Error(EAGAIN));
+        continue;
+      }
+      EXPECT_EQ(m.request.cookie, resumed ? 1u : 2u);
+      waits = m.id;
+    }
+  }
+  server.reply(waits, Reply{});
+  EXPECT_TRUE(order[1]->ok());
+}
+
 TEST_F(LockTest, CancelsOneThatIsTriedFromTimeToTime) {
   connect();
   submit(lock(0, 1, kFlagWait, 1));

@@ -226,7 +226,7 @@ void Session::finish(uint16_t slot) {
   // on.
   if (!flight->members.empty() && !result && !uncommitted_.knows(flight->message.request.handle)) {
     part_joint(std::move(flight));
-  } else if (flight->tries && retries_lock(flight)) {
+  } else if ((flight->tries || flight->gives_way) && retries_lock(flight)) {
   } else if (goes_on(*flight)) {
     flight->result.reset();
     queue_.push_front(std::move(flight));

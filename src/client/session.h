@@ -46,9 +46,10 @@
 // large request on a file around the page cache is done by a thread of the shortcuts'.
 //
 // Locks that wait (Op::lock) keep their slots as long as that takes. So that there are always slots
-// for what they wait for, only some do; the others are tried from time to time. What is held is
-// reclaimed from a server's next life before anything else is sent to it (lock_ledger.h); while
-// something is held the connection is made again though nobody asks for anything.
+// for what they wait for, only some do; the others are tried from time to time, and all have their
+// turn to wait. What is held is reclaimed from a server's next life before anything else is sent to
+// it (lock_ledger.h); while something is held the connection is made again though nobody asks for
+// anything.
 //
 // Leases end with the connection, and are renewed while there is one; what is recalled is the
 // holder's to drop and to give back.
@@ -197,6 +198,7 @@ class Session final : private Link::User {
   Completion unlocks(const Request& request, Completion&& done);
   void queue_lock(Flight& flight);
   bool retries_lock(FlightRef& flight);
+  void give_way();
   void note_lock(const Flight& flight, const Result<Reply>& result);
   void reclaim_locks();
   void come_back_later();

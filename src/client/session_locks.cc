@@ -9,6 +9,7 @@ namespace forebay {
 namespace {
 
 constexpr Duration kTryAgain = std::chrono::milliseconds(20);
+constexpr Duration kTurn = std::chrono::seconds(2);  // that a lock waits while others are tried
 
 }  // namespace
 
@@ -32,15 +33,19 @@ Completion Session::unlocks(const Request& request, Completion&& done) {
 void Session::queue_lock(Flight& flight) {
   uint32_t& flags = flight.message.request.flags;
   if (flight.tries) flags |= kFlagWait;
-  flight.tries = (flags & kFlagWait) && lock_waits_ >= std::max<size_t>(1, slots_.size() / 4);
+  const bool full = lock_waits_ >= std::max<size_t>(1, slots_.size() / 4);
+  const bool passes = std::exchange(flight.gives_way, false);
+  flight.tries = (flags & kFlagWait) && (full || passes);
   if (flight.tries) flags &= ~kFlagWait;
-  lock_waits_ += (flags & kFlagWait) != 0;
+  if ((flags & kFlagWait) == 0) return;
+  ++lock_waits_;
+  flight.waits = loop_.now();
 }
 
 // True: it has been taken, to be tried again.
 bool Session::retries_lock(FlightRef& flight) {
   const Result<Reply>& result = *flight->result;
-  if (result || result.error().code() != EAGAIN) return false;
+  if (result || result.error().code() != (flight->tries ? EAGAIN : ECANCELED)) return false;
   if (flight->cancelled) return flight->result = Error(ECANCELED), false;
   flight->result.reset();
   flight->sent_now = false;
@@ -50,11 +55,31 @@ bool Session::retries_lock(FlightRef& flight) {
     const auto session = weak.lock();
     if (!session) return;
     Session& self = **session;
-    for (FlightRef& lock : std::exchange(self.tried_locks_, {}))
-      self.queue_.push_back(std::move(lock));
+    auto locks = std::exchange(self.tried_locks_, {});
+    std::ranges::stable_sort(locks, {}, [](const FlightRef& lock) { return lock->waits; });
+    for (FlightRef& lock : locks) self.queue_.push_back(std::move(lock));
+    self.give_way();
     self.pump();
   });
   return true;
+}
+
+// Only of those that wait a server knows whom they wait for, and whether that is a circle. So all
+// have their turn.
+void Session::give_way() {
+  if (!link_.up()) return;
+  Flight* longest = nullptr;
+  for (const Slot& slot : slots_) {
+    Flight* const lock = slot.flight.get();
+    if (!lock || lock->message.request.op != Op::lock || lock->gives_way || lock->cancelled ||
+        !(lock->message.request.flags & kFlagWait) || loop_.now() - lock->waits < kTurn) {
+      continue;
+    }
+    if (!longest || lock->waits < longest->waits) longest = lock;
+  }
+  if (!longest) return;
+  longest->gives_way = true;
+  link_.send(wire::encode(wire::Cancel{longest->message.id}));
 }
 
 void Session::note_lock(const Flight& flight, const Result<Reply>& result) {

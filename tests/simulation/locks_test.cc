@@ -155,6 +155,41 @@ TEST_F(LocksTest, ALongWaitIsNoCircle) {
   EXPECT_EQ(*third, 0);
 }
 
+// More wait through one connection than may keep a slot there: they take turns.
+TEST_F(LocksTest, ACircleBehindManyWhoWaitIsFound) {
+  constexpr uint64_t kMany = 24;
+  for (const std::string home : {"a", "b"}) {
+    const Handle x = file_at(home), y = file_at("c"), wanted = file_at(home);
+    ASSERT_EQ(lock("b", wanted, 1), 0);
+    std::vector<std::shared_ptr<Answer>> others;
+    for (uint64_t i = 0; i < kMany; ++i) others.push_back(ask("a", wanted, 100 + i));
+    ASSERT_EQ(lock("a", x, 1), 0);
+    ASSERT_EQ(lock("a", y, 2), 0);
+    const auto first = ask("a", y, 1), second = ask("a", x, 2);
+    cluster.loop.run_until([&] { return first->has_value() || second->has_value(); }, 5min);
+    ASSERT_NE(first->has_value(), second->has_value()) << home;
+    EXPECT_EQ(first->value_or(0) + second->value_or(0), EDEADLK);
+    unlock("a", first->has_value() ? x : y, first->has_value() ? 1 : 2);
+    cluster.loop.run_until([&] { return first->has_value() && second->has_value(); }, 1min);
+    EXPECT_EQ(first->value_or(-1) + second->value_or(-1), EDEADLK) << home;
+    unlock("b", wanted, 1);
+    for (uint64_t i = 0; i < kMany; ++i) {
+      const auto next = [&] {
+        return std::ranges::find_if(others, [](const auto& one) { return one && *one; });
+      };
+      cluster.loop.run_until([&] { return next() != others.end(); }, 1min);
+      ASSERT_NE(next(), others.end());
+      const auto granted = next();
+      EXPECT_EQ(**granted, Answer(0));
+      granted->reset();
+      unlock("a", wanted, 100 + static_cast<uint64_t>(granted - others.begin()));
+    }
+    for (const auto& [file, owner] :
+         {std::pair(x, 1), std::pair(x, 2), std::pair(y, 1), std::pair(y, 2)})
+      unlock("a", file, static_cast<uint64_t>(owner));
+  }
+}
+
 // A server is killed and comes back while they hold and wait.
 TEST_F(LocksTest, ACircleIsFoundAcrossRestarts) {
   for (const std::string killed : {"a", "b", "c"}) {
