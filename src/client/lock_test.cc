@@ -274,6 +274,8 @@ TEST_F(GivesWay, WhenTheConnectionIsLost) {
       }
       EXPECT_EQ(m.request.cookie, resumed ? 1u : 2u);
       waits = m.id;
+      if (!resumed) continue;
+      EXPECT_EQ(server.take().header.type, wire::FrameType::cancel) << "it was not heard, perhaps";
     }
   }
   server.reply(waits, Reply{});

@@ -106,7 +106,7 @@ void Session::transmit(Flight& flight) {
   } else {
     link_.send(wire::encode(m));
   }
-  if (flight.cancelled) link_.send(wire::encode(wire::Cancel{m.id}));
+  if (flight.cancelled || flight.gives_way) link_.send(wire::encode(wire::Cancel{m.id}));
 }
 
 bool Session::fits_box(const Flight& flight) const {
