@@ -13,10 +13,11 @@ void LeaseFlight::begin() {
   ask.caller = request_.caller;
   ask.handle = request_.handle;
   ask.right = request_.right;
-  exported().relay->lease(std::move(ask), loop(), [self = self<LeaseFlight>()](Result<void> held) {
-    if (self->answered()) return;
-    held ? self->take() : self->answer(std::move(held).error());
-  });
+  exported().relay->lease(std::move(ask), session_->id(), loop(),
+                          [self = self<LeaseFlight>()](Result<void> held) {
+                            if (self->answered()) return;
+                            held ? self->take() : self->answer(std::move(held).error());
+                          });
 }
 
 void LeaseFlight::take() {
@@ -39,6 +40,10 @@ void LeaseFlight::done(unsigned) {
   if (session_->attachment() != attachment_ || !session_->connected()) {
     exported().leases->give_back(session_->id(), lease_);
     return answer(Error(ENOLCK, "the connection was lost meanwhile"));
+  }
+  // Answers overtake each other: the client would take this one for the newer.
+  if (!exported().leases->holds(session_->id(), lease_)) {
+    return answer(Error(EAGAIN, "another has taken its place meanwhile"));
   }
   result_->value = lease_;
   result_->count = static_cast<uint64_t>(time_ / std::chrono::milliseconds(1));

@@ -117,6 +117,11 @@ Result<LeaseTable::Granted> LeaseTable::renew(Number lease, Session& session, Du
   return granted(lease, session);
 }
 
+bool LeaseTable::holds(uint64_t client, Number lease) const {
+  std::lock_guard lock(mutex_);
+  return leases_.holds(client, lease);
+}
+
 std::vector<LeaseTable::Number> LeaseTable::take_recalls(uint64_t client) {
   std::lock_guard lock(mutex_);
   const auto found = reach_.find(client);

@@ -91,6 +91,7 @@ class LeaseTable : public std::enable_shared_from_this<LeaseTable> {
   Result<Granted> take(const File& file, attr::Leases::Kind kind, Session& session,
                        Duration most = Duration::max());
   Result<Granted> renew(Number lease, Session& session, Duration most = Duration::max());
+  bool holds(uint64_t client, Number lease) const;  // recalled or not
   void give_back(uint64_t client, Number lease);
   std::vector<Number> take_recalls(uint64_t client);
   // How a client has left: it has nothing of ours any more; it has no copies any more, but may come

@@ -153,6 +153,20 @@ TEST_F(Lease, IsRecalledBeforeACreateThatIsSentAgainIsAnswered) {
   EXPECT_EQ(create->reply().attr.size, 0u);
 }
 
+// A client that has asked twice cannot tell which answer is of the later one.
+TEST_F(Lease, IsNotToldOnceAnotherHasTakenItsPlace) {
+  sim_.store->add({.op = Op::getattr, .nth = 0, .action = FaultRule::Action::hold});
+  const auto first = b_->send(lease_request(f_));
+  sim_.loop.run_for(10ms);
+  ASSERT_EQ(sim_.store->held(), 1u);
+  const uint64_t second = lease(*b_);
+  sim_.store->release();
+  EXPECT_EQ(b_->wait(first, 100ms).error(), EAGAIN);
+  EXPECT_EQ(b_->call(lease_request(f_, second))->error(), 0);
+  EXPECT_EQ(a_->call(data_request(Op::write, f_, range(0, 4)), "abcd")->error(), 0);
+  EXPECT_EQ(b_->recalls, std::vector<uint64_t>{second});
+}
+
 TEST_F(Lease, OfManyAreAllRecalled) {
   std::vector<std::unique_ptr<RawClient>> many;
   for (int i = 0; i < 20; ++i) {

@@ -95,7 +95,7 @@ class Relay::State : public std::enable_shared_from_this<State> {
   }
   size_t servers() const { return homes_.names().size(); }
   size_t self() const { return self_; }
-  void lease(Request&& ask, Loop& loop, RelayedLeases::Taken then);
+  void lease(Request&& ask, uint64_t client, Loop& loop, RelayedLeases::Taken then);
   std::optional<Duration> leases_left(Loop& loop);
   void close();
 
@@ -180,12 +180,12 @@ Result<Relay::State::Reached*> Relay::State::reach(size_t home, Loop& loop) {
   return &there;
 }
 
-void Relay::State::lease(Request&& ask, Loop& loop, RelayedLeases::Taken then) {
+void Relay::State::lease(Request&& ask, uint64_t client, Loop& loop, RelayedLeases::Taken then) {
   if (closed_) return then(Error(ESHUTDOWN, "the server is stopping"));
   const auto there = reach(home_of(ask.handle), loop);
   if (!there) return then(there.error());
   std::string identity(parts_.local->identity(ask.handle));
-  (*there)->leases->take(std::move(ask), std::move(identity), std::move(then));
+  (*there)->leases->take(std::move(ask), {client, std::move(identity)}, std::move(then));
 }
 
 std::optional<Duration> Relay::State::leases_left(Loop& loop) {
@@ -521,8 +521,8 @@ void Relay::submit_at(size_t place, Request&& request, Completion&& done, Loop& 
   state_->submit_at(place, std::move(request), std::move(done), loop);
 }
 
-void Relay::lease(Request&& ask, Loop& loop, RelayedLeases::Taken then) {
-  state_->lease(std::move(ask), loop, std::move(then));
+void Relay::lease(Request&& ask, uint64_t client, Loop& loop, RelayedLeases::Taken then) {
+  state_->lease(std::move(ask), client, loop, std::move(then));
 }
 
 std::optional<Duration> Relay::leases_left(Loop& loop) const {

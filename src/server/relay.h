@@ -58,7 +58,7 @@ class Relay {
   void submit_at(size_t place, Request&& request, Completion&& done, Loop& loop);
   // A client's request for a read lease of a file that lives at another server (relayed_leases.h).
   // On the loop of the client, as all about leases.
-  void lease(Request&& ask, Loop& loop, RelayedLeases::Taken then);
+  void lease(Request&& ask, uint64_t client, Loop& loop, RelayedLeases::Taken then);
   // How long what this server has promised there, and so may promise here, is good; nothing: it
   // holds none.
   std::optional<Duration> leases_left(Loop& loop) const;

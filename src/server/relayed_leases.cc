@@ -1,65 +1,94 @@
 #include "server/relayed_leases.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace forebay::server {
 
-RelayedLeases::RelayedLeases(Store& store, Loop& loop, std::shared_ptr<LeaseTable> table)
-    : store_(&store), loop_(loop), table_(std::move(table)) {}
+RelayedLeases::RelayedLeases(Store& store, Loop& loop, std::shared_ptr<LeaseTable> table,
+                             size_t most)
+    : store_(&store), loop_(loop), table_(std::move(table)), most_(most) {}
 
-void RelayedLeases::take(Request&& ask, std::string identity, Taken then) {
+void RelayedLeases::take(Request&& ask, Asker asker, Taken then) {
   if (!store_) return then(Error(ESHUTDOWN, "the server is stopping"));
   ++asks_;
   Handle handle = ask.handle;
-  store_->submit(std::move(ask), [self = shared_from_this(), handle = std::move(handle),
-                                  identity = std::move(identity), then = std::move(then),
-                                  asked = since_boot()](Result<Reply>&& reply) mutable {
-    const bool late = since_boot() - asked > self->table_->term() / 16;
-    if (reply && late) {
-      self->give_back(reply->value);
-      reply = Error(EAGAIN, "the file's home took long to answer");
-    }
-    self->taken(handle, std::move(identity), std::move(reply), std::move(then));
-  });
+  store_->submit(std::move(ask),
+                 [self = shared_from_this(), handle = std::move(handle), asker = std::move(asker),
+                  then = std::move(then), asked = since_boot()](Result<Reply>&& reply) mutable {
+                   then(self->taken(handle, std::move(asker), reply, since_boot() - asked));
+                 });
 }
 
-void RelayedLeases::taken(const Handle& handle, std::string identity, Result<Reply>&& reply,
-                          Taken then) {
+Result<void> RelayedLeases::taken(const Handle& handle, Asker asker, const Result<Reply>& reply,
+                                  Duration took) {
   const bool early = reply && early_.contains(reply->value);
   if (--asks_ == 0) early_.clear();
-  if (!reply) return then(std::move(reply).error());
+  if (reply) note(handle, std::move(asker), reply->value);
+  Result<void> good = usable(reply, took);
+  if (good && early) good = Error(EAGAIN, "the file is being changed");
+  // Also if there was no lease: its home may have given one, and taken it back, in whose place the
+  // one before was.
+  if (!good) drop(handle);
+  return good;
+}
+
+Result<void> RelayedLeases::usable(const Result<Reply>& reply, Duration took) const {
+  if (!reply) return reply.error();
   // Our clients may have been promised as much as that already.
   const auto term = static_cast<uint64_t>(table_->term() / std::chrono::milliseconds(1));
   if (reply->count < term) {
-    give_back(reply->value);
-    return then(Error(EOPNOTSUPP, "the file lives at another server, with a shorter lease_time"));
+    return Error(EOPNOTSUPP, "the file lives at another server, with a shorter lease_time");
   }
-  // It takes the place of the one before, for those who have that too.
-  File& file = files_[handle.bytes];
-  by_number_.erase(file.number);
-  file = {std::move(identity), reply->value};
-  by_number_[file.number] = handle.bytes;
+  if (took > table_->term() / 16) return Error(EAGAIN, "the file's home took long to answer");
+  return {};
+}
+
+// It takes the place of the one before, for those who have that too.
+void RelayedLeases::note(const Handle& handle, Asker asker, Number number) {
+  if (const auto before = files_.find(handle.bytes); before != files_.end()) {
+    forget(before);
+  } else if (files_.size() >= most_) {
+    make_room();
+  }
+  Line& line = lines_[asker.client];
+  files_[handle.bytes] = {std::move(asker.identity), number, asker.client,
+                          line.insert(line.end(), handle.bytes)};
+  by_number_[number] = handle.bytes;
   sweep_later();
-  if (!early) return then({});
-  recalled(reply->value);
-  then(Error(EAGAIN, "the file is being changed"));
+}
+
+RelayedLeases::File RelayedLeases::forget(Files::iterator found) {
+  File file = std::move(found->second);
+  const auto line = lines_.find(file.client);
+  line->second.erase(file.place);
+  if (line->second.empty()) lines_.erase(line);
+  by_number_.erase(file.number);
+  files_.erase(found);
+  return file;
+}
+
+void RelayedLeases::make_room() {
+  const auto longest =
+      std::ranges::max_element(lines_, {}, [](const auto& one) { return one.second.size(); });
+  drop(Handle{longest->second.front()});
 }
 
 void RelayedLeases::recalled(Number lease) {
   const auto known = by_number_.find(lease);
-  if (known == by_number_.end()) {
-    if (asks_ != 0) early_.insert(lease);
-    return;
-  }
-  const Handle handle{known->second};
-  by_number_.erase(known);
-  const auto file = files_.extract(handle.bytes);
-  drop(handle, file.mapped());
+  if (known != by_number_.end()) return drop(Handle{known->second});
+  if (asks_ != 0) early_.insert(lease);
 }
 
 void RelayedLeases::lost() {
   by_number_.clear();
+  lines_.clear();
   for (const auto& [handle, file] : std::exchange(files_, {})) drop(Handle{handle}, file);
+}
+
+void RelayedLeases::drop(const Handle& handle) {
+  const auto found = files_.find(handle.bytes);
+  if (found != files_.end()) drop(handle, forget(found));
 }
 
 // Once nobody here has copies. (The home may still count with a lease that was lost.)
@@ -95,9 +124,7 @@ void RelayedLeases::sweep() {
       ++file;
       continue;
     }
-    by_number_.erase(file->second.number);
-    give_back(file->second.number);
-    file = files_.erase(file);
+    give_back(forget(file++).number);
   }
   if (!files_.empty()) sweep_later();
 }

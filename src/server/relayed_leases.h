@@ -14,14 +14,22 @@
 // promised more by others meanwhile. If a home, this server or a connection is gone, the clients'
 // time is over before the home's.
 //
+// A lease takes the place of the one before at the home. So whatever comes of asking for one, that
+// one is not counted with any more: what is asked for in vain ends what was held.
+//
+// They are a bounded number, which the clients of the loop share: beyond it, whoever has most of
+// them lets go of the one that it asked for first.
+//
 // On its loop only; shared with what it has asked the table for.
 #pragma once
 
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 
 #include "server/lease_table.h"
 #include "store/store.h"
@@ -30,11 +38,18 @@ namespace forebay::server {
 
 class RelayedLeases final : public LeaseHolder, public std::enable_shared_from_this<RelayedLeases> {
  public:
-  RelayedLeases(Store& store, Loop& loop, std::shared_ptr<LeaseTable> table);
+  // Less than the home gives one client (attr/leases.h), because what is let go is gone there
+  // later.
+  static constexpr size_t kMost = 60'000;
+  RelayedLeases(Store& store, Loop& loop, std::shared_ptr<LeaseTable> table, size_t most = kMost);
 
   // `ask` is a client's request for a read lease. Then it may be given one by our table, at once.
   using Taken = Callback<void(Result<void>)>;
-  void take(Request&& ask, std::string identity, Taken then);
+  struct Asker {
+    uint64_t client;
+    std::string identity;  // of the file
+  };
+  void take(Request&& ask, Asker asker, Taken then);
   // How long all that is held here is still good; nothing: nothing is.
   std::optional<Duration> left() const;
   // Before the Store goes.
@@ -44,14 +59,23 @@ class RelayedLeases final : public LeaseHolder, public std::enable_shared_from_t
 
  private:
   using Number = LeaseTable::Number;
+  using Line = std::list<std::string>;  // files by the handles' bytes, the first first
   struct File {
     std::string identity;
     Number number = 0;
+    uint64_t client = 0;  // the last that asked
+    Line::iterator place = {};
   };
+  using Files = std::map<std::string, File>;
 
   void recalled(Number lease) override;
   void lost() override;
-  void taken(const Handle& handle, std::string identity, Result<Reply>&& reply, Taken then);
+  Result<void> taken(const Handle& handle, Asker asker, const Result<Reply>& reply, Duration took);
+  Result<void> usable(const Result<Reply>& reply, Duration took) const;
+  void note(const Handle& handle, Asker asker, Number number);
+  File forget(Files::iterator file);
+  void make_room();
+  void drop(const Handle& handle);
   void drop(const Handle& handle, const File& file);
   void give_back(Number lease);
   void sweep_later();
@@ -60,10 +84,12 @@ class RelayedLeases final : public LeaseHolder, public std::enable_shared_from_t
   Store* store_;  // null: closed
   Loop& loop_;
   const std::shared_ptr<LeaseTable> table_;
-  std::map<std::string, File> files_;        // by the handle's bytes
-  std::map<Number, std::string> by_number_;  // the same
-  size_t asks_ = 0;                          // under way
-  std::set<Number> early_;                   // recalled before we heard of them
+  const size_t most_;
+  Files files_;                               // by the handle's bytes
+  std::unordered_map<uint64_t, Line> lines_;  // of each client
+  std::map<Number, std::string> by_number_;   // the same
+  size_t asks_ = 0;                           // under way
+  std::set<Number> early_;                    // recalled before we heard of them
   bool sweeping_ = false;
 };
 

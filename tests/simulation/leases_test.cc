@@ -184,6 +184,24 @@ TEST_F(LeasesTest, IsNotGivenWhereItsHomeTakesLongToAnswer) {
   EXPECT_EQ(one.hits, 1);
 }
 
+// Its server has another lease then, or none, in place of the one that somebody else's copy hangs
+// on.
+TEST_F(LeasesTest, WhatIsNotGivenLeavesNobodyWithAnOldCopy) {
+  const Handle file = file_at("b");
+  Copy one(connect("a"), file), late(connect("a"), file);
+  ASSERT_EQ(*one.get(), text(0));
+  cluster.hold("b", Op::getattr);
+  cluster.loop.after(100ms, [&] {
+    std::this_thread::sleep_for(350ms);
+    cluster.release("b");
+  });
+  EXPECT_EQ(late.take(), 0u);
+  const OpenFile open = Program(cluster.client("c")).open(file).value();
+  ASSERT_TRUE(Program(cluster.client("c")).write(open, 0, text(1)));
+  EXPECT_EQ(*one.get(), text(1));
+  EXPECT_EQ(one.hits, 0);
+}
+
 // What a server has lost at another one, and its clients have not let go of yet.
 TEST_F(LeasesTest, NobodyWhoWaitsOutlivesTheServer) {
   Copy one(connect("a"), file_at("b"));
