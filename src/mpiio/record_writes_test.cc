@@ -63,6 +63,11 @@ class RecordWritesTest : public testing::Test {
     for (uint64_t i = 0; i < length; ++i) bytes[i] = static_cast<std::byte>((at + i) * 31 >> 3);
     return bytes;
   }
+  Bytes contents(uint64_t at, uint64_t length) {
+    Bytes found(length);
+    file_.read(Extents(ext(at, length)), mpiio::at(found.data(), length)).value();
+    return found;
+  }
   // Each rank, one record after the other, of random lengths, at the pointer. fn(result, at,
   // length) hears what became of each.
   template <class Fn>
@@ -92,8 +97,11 @@ class RecordWritesTest : public testing::Test {
 // Whether ranks meet is a matter of time, so until they do.
 TEST_F(RecordWritesTest, AreAllThere) {
   for (int round = 0; round < 200 && together_ < 100; ++round) {
-    const uint64_t end = write_all(200, [](const Result<uint64_t>& wrote, uint64_t,
-                                           uint64_t length) { EXPECT_EQ(wrote.value(), length); });
+    const uint64_t end =
+        write_all(200, [this](const Result<uint64_t>& wrote, uint64_t at, uint64_t length) {
+          EXPECT_EQ(wrote.value(), length);
+          EXPECT_TRUE(contents(at, length) == record(at, length)) << "when the call returns";
+        });
     ASSERT_TRUE(file_.contents() == record(0, end));
     file_.resize(0);
     for (const auto& one : ranks_) one->renew();
@@ -130,11 +138,51 @@ TEST_F(RecordWritesTest, NeedNotTouch) {
       EXPECT_EQ(write(rank, at, record(at, 3000)).value(), 3000u);
     }
   });
-  for (uint64_t i = 0; i < 200 * kRanks; ++i) {
-    Bytes found(3000);
-    ASSERT_EQ(*file_.read(Extents(ext(i * 5000, 3000)), at(found.data(), 3000)), 3000u);
-    ASSERT_TRUE(found == record(i * 5000, 3000));
-  }
+  for (uint64_t i = 0; i < 200 * kRanks; ++i)
+    ASSERT_TRUE(contents(i * 5000, 3000) == record(i * 5000, 3000));
+}
+
+// Of the threads of a rank one writes with others, and the rest by themselves.
+TEST_F(RecordWritesTest, MayBeOfSeveralThreads) {
+  std::atomic<uint64_t> pointer{0};
+  const uint64_t seed = random_();
+  on_ranks([&](int rank) {
+    std::vector<std::thread> threads;
+    for (uint64_t thread = 0; thread < 3; ++thread)
+      threads.emplace_back([&, thread] {
+        std::mt19937_64 random(seed + static_cast<uint64_t>(rank) * 3 + thread);
+        for (int i = 0; i < 100; ++i) {
+          const uint64_t length = 1 + random() % 5000;
+          const uint64_t at = pointer.fetch_add(length);
+          EXPECT_EQ(write(rank, at, record(at, length)).value(), length);
+          EXPECT_TRUE(contents(at, length) == record(at, length));
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+  });
+  EXPECT_TRUE(file_.contents() == record(0, pointer.load()));
+}
+
+TEST_F(RecordWritesTest, MayLieInPiecesInMemory) {
+  constexpr int64_t kPieces = 40, kPiece = 70, kStride = 111;
+  const auto type =
+      plan::TypeMap::vector(kPieces, kPiece, kStride, *plan::TypeMap::bytes(1)).value();
+  const NodeRecords::Write by = [this](Extents file, Extents memory) {
+    return store(std::move(file), std::move(memory));
+  };
+  on_ranks([&](int rank) {
+    Bytes buffer(kPieces * kStride);
+    const plan::TiledMap memory = *plan::TiledMap::buffer(buffer.data(), 1, type);
+    for (uint64_t i = 0; i < 100; ++i) {
+      const uint64_t at = (i * kRanks + static_cast<uint64_t>(rank)) * kPieces * kPiece;
+      const Bytes bytes = record(at, kPieces * kPiece);
+      for (int64_t piece = 0; piece < kPieces; ++piece)
+        std::copy_n(bytes.begin() + piece * kPiece, kPiece, buffer.begin() + piece * kStride);
+      const bool written = ranks_[static_cast<size_t>(rank)]->write(Offset(at), memory, by);
+      EXPECT_TRUE(written || write(rank, at, bytes));
+    }
+  });
+  EXPECT_TRUE(file_.contents() == record(0, uint64_t{100} * kRanks * kPieces * kPiece));
 }
 
 // Nobody waits for who does not come, and soon it does not even look.
@@ -175,8 +223,19 @@ class KilledWriter : public RecordWritesTest {
     while (!*writing_) std::this_thread::sleep_for(1ms);
   }
   void kill_writer() const {
-    ::kill(child_, SIGKILL);
+    end_writer();
     ::waitpid(child_, nullptr, 0);
+  }
+  // Nobody asks what became of it.
+  void end_writer() const {
+    ::kill(child_, SIGKILL);
+    siginfo_t about;
+    ::waitid(P_PID, static_cast<id_t>(child_), &about, WEXITED | WNOWAIT);
+  }
+  void stop_writer(std::chrono::microseconds time) const {
+    ::kill(child_, SIGSTOP);
+    std::this_thread::sleep_for(time);
+    ::kill(child_, SIGCONT);
   }
   // Of the other ranks.
   void write_records(int rank, uint64_t records) {
@@ -211,15 +270,41 @@ TEST_F(KilledWriter, KeepsNobody) {
     wait_until_it_writes();
     std::thread killer([&, pause = std::chrono::microseconds(random_() % 20'000)] {
       std::this_thread::sleep_for(pause);
-      kill_writer();
+      end_writer();
     });
     on_ranks([&](int rank) { write_records(rank, 300); });
     killer.join();
+    kill_writer();
     EXPECT_TRUE(all_there(300));
     file_.resize(0);
     std::memset(space_.at(), 0, space_.size());
     for (const auto& one : ranks_) one->renew();
   }
+}
+
+// What it has, it writes when it goes on: so nobody writes to that place again before.
+TEST_F(KilledWriter, ThatIsStoppedWritesNothingLate) {
+  begin(false);
+  wait_until_it_writes();
+  std::atomic<bool> done{false};
+  std::thread stopper([&, random = std::mt19937_64(random_())]() mutable {
+    while (!done) {
+      stop_writer(std::chrono::microseconds(random() % 100'000));
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
+    }
+  });
+  on_ranks([&](int rank) {
+    for (uint64_t i = 0; rank > 0 && i < 200; ++i) {
+      const uint64_t at = static_cast<uint64_t>(rank) * 100;
+      EXPECT_EQ(write(rank, at, record(at + i, 100)).value(), 100u);
+      EXPECT_TRUE(contents(at, 100) == record(at + i, 100)) << "record " << i;
+    }
+  });
+  done = true;
+  stopper.join();
+  kill_writer();
+  for (uint64_t rank = 1; rank < kRanks; ++rank)
+    EXPECT_TRUE(contents(rank * 100, 100) == record(rank * 100 + 199, 100));
 }
 
 }  // namespace
