@@ -5,6 +5,7 @@
 #include "mpiio/arrays.h"
 #include "mpiio/contents.h"
 #include "mpiio/named.h"
+#include "mpiio/own_comm.h"
 
 namespace forebay::mpiio {
 namespace {
@@ -145,12 +146,10 @@ Result<std::unique_ptr<Decoder>> Decoder::make() {
   auto ok = checked(
       PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, &Decoder::drop, &decoder->keyval_, nullptr),
       "MPI_Type_create_keyval");
-  if (ok) ok = checked(PMPI_Comm_dup(MPI_COMM_SELF, &decoder->self_), "MPI_Comm_dup");
-  if (ok) {
-    ok = checked(PMPI_Comm_set_errhandler(decoder->self_, MPI_ERRORS_RETURN),
-                 "MPI_Comm_set_errhandler");
-  }
   if (!ok) return std::move(ok).error();
+  auto self = own_comm(MPI_COMM_SELF);
+  if (!self) return self.error();
+  decoder->self_ = *self;
   return decoder;
 }
 

@@ -26,9 +26,6 @@ namespace forebay::mpiio {
 class Collective;
 class Operation;
 
-// Of MPI, for who waits for something else.
-void progress(MPI_Comm comm);
-
 struct File {
   File() = default;
   ~File();
@@ -80,7 +77,6 @@ struct File {
   // Every rank's bytes, to all of them; at most Gathering::kMostBytes of each. Called by all or
   // none.
   Fault gather(const void* mine, size_t bytes, void* all) const;
-  void progress() const { mpiio::progress(comm); }
   // Takes part, with every rank of the file, in agreeing on the worst outcome: MPI_SUCCESS, or the
   // error class that some rank came with. Called by all or none.
   Fault agree(Fault mine) const;

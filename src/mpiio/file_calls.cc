@@ -192,11 +192,11 @@ int MPI_File_close(MPI_File* fh) {
   auto file = fh ? Process::file(*fh) : nullptr;
   if (!file) return report_no_file(kName);
   const Fault fault = close(*file);
-  const int code = report(file.get(), kName, fault);
-  Process::get().files().remove(*fh);
+  Process::get().files().remove(*fh);  // first, because a handler need not return
   file->release();
-  Process::get().handlers().release_for_good(file->handler);
   *fh = MPI_FILE_NULL;
+  const int code = report(file.get(), kName, fault);
+  Process::get().handlers().release_for_good(file->handler);
   return code;
 }
 

@@ -17,6 +17,7 @@
 
 #include "mpiio/collective.h"
 #include "mpiio/operation.h"
+#include "mpiio/own_comm.h"
 #include "mpiio/process.h"
 
 namespace forebay::mpiio {
@@ -144,13 +145,10 @@ class Opening {
     return follow(fault);
   }
 
-  // MPI agrees on a number of the new communicator, so that all ranks fail or none.
   Fault duplicate() {
-    if (PMPI_Comm_dup(program_comm_, &file_->comm) != MPI_SUCCESS) {
-      file_->comm = MPI_COMM_NULL;
-      return {MPI_ERR_OTHER, "MPI has no communicator for it: too many are in use"};
-    }
-    PMPI_Comm_set_errhandler(file_->comm, MPI_ERRORS_RETURN);
+    auto own = own_comm(program_comm_);
+    if (!own) return {MPI_ERR_OTHER, "MPI has no communicator for it: too many are in use"};
+    file_->comm = *own;
     return {};
   }
 
@@ -178,7 +176,7 @@ class Opening {
     const Announcement news = lobby_->entrance().gather_at_first(
         &own, sizeof own, all.data(),
         [&] { return Company(all).can_begin() ? begin_again(of_first) : Announcement(); },
-        [&] { progress(program_comm_); });
+        progress);
     const Company company(all);
     if (auto fault = same_arguments(mine, company.worst, company.same_modes)) return fault;
     if (!company.have_kept) {

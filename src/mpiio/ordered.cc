@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "mpiio/process.h"
+
 namespace forebay::mpiio {
 namespace {
 
@@ -125,7 +127,7 @@ OrderedPlace take_place_in_order(File& file, Transfer& transfer, bool write) {
     pack(transfer.memory(), records->buffer(static_cast<size_t>(file.rank)));
   std::vector<Coming> all(static_cast<size_t>(file.ranks));
   const Told told = gathering->gather(
-      &mine, sizeof mine, all.data(), [&] { return act(file, all); }, [&] { file.progress(); });
+      &mine, sizeof mine, all.data(), [&] { return act(file, all); }, progress);
   OrderedPlace place;
   if (told.written) {
     place.written = true;

@@ -164,27 +164,6 @@ void large_counts() {
 }
 #endif
 
-int handled = 0;
-void count_errors(MPI_File*, int*, ...) {
-  ++handled;
-}
-
-void handlers() {
-  MPI_Errhandler handler, again;
-  MPI_File_create_errhandler(count_errors, &handler);
-  MPI_File file = open(MPI_COMM_SELF, path(rank ? "handled1" : "handled0"), kNew);
-  MPI_File_set_errhandler(file, handler);
-  MPI_Errhandler_free(&handler);
-  check(MPI_File_seek(file, -1, MPI_SEEK_SET) != MPI_SUCCESS && handled == 1,
-        "a handler that its maker has freed");
-  MPI_File_get_errhandler(file, &again);
-  MPI_Errhandler_free(&again);
-  MPI_File_close(&file);
-  MPI_File_close(&file);  // not a file any more, and not a crash
-  MPI_File_get_errhandler(MPI_FILE_NULL, &again);
-  check(again == MPI_ERRORS_RETURN, "the default handler returns errors");
-}
-
 // One rank's bad argument is everybody's error, and nobody waits for ever.
 void one_bad_rank() {
   MPI_File file = open(MPI_COMM_WORLD, path("bad"), kNew);
@@ -408,6 +387,7 @@ void sieved_writes(bool served) {
 }
 
 void all_rules() {
+  without_communicators();
   failed_requests();
   names();
   MPI_Barrier(MPI_COMM_WORLD);
@@ -417,10 +397,11 @@ void all_rules() {
   session_communicators();
 #endif
   handlers();
+  handlers_that_leave();
   one_bad_rank();
   opened_again();
+  progress_while_opening();
   between_groups();
-  without_communicators();
   collective_requests();
   far_ahead();
   many_failures();

@@ -107,7 +107,9 @@ void between_groups() {
   MPI_Comm_free(&own);
 }
 
-// An MPI may run out of communicators, of which each file has one.
+// An MPI may run out of communicators, of which each file has one, and so has the library. The
+// errors are those of opening, whatever the handler of the communicator does: here it would end the
+// program.
 void without_communicators() {
   constexpr size_t kMost = 3000;
   std::vector<MPI_Comm> comms(1);
@@ -115,17 +117,41 @@ void without_communicators() {
   MPI_Comm_set_errhandler(comms[0], MPI_ERRORS_RETURN);
   for (MPI_Comm more; comms.size() < kMost && MPI_Comm_dup(comms[0], &more) == MPI_SUCCESS;)
     comms.push_back(more);
-  MPI_File file = MPI_FILE_NULL;
   const bool none = comms.size() < kMost;
-  int error_class = MPI_SUCCESS;
-  MPI_Error_class(MPI_File_open(comms[0], path("alone").c_str(), kNew, MPI_INFO_NULL, &file),
-                  &error_class);
-  check((error_class == MPI_ERR_OTHER) == none && (file == MPI_FILE_NULL) == none,
-        "a file for which there is no communicator");
-  if (file != MPI_FILE_NULL) MPI_File_close(&file);
+  const auto opened = [](const char* what, bool expected) {
+    MPI_File file = MPI_FILE_NULL;
+    int error_class = MPI_SUCCESS;
+    MPI_Error_class(
+        MPI_File_open(MPI_COMM_WORLD, path("alone").c_str(), kNew, MPI_INFO_NULL, &file),
+        &error_class);
+    check((error_class == MPI_SUCCESS) == expected && (file != MPI_FILE_NULL) == expected, what);
+    check(expected || error_class == MPI_ERR_OTHER, what);
+    if (file != MPI_FILE_NULL) MPI_File_close(&file);
+  };
+  opened("a file when there is no communicator", !none);
+  MPI_Comm_free(&comms.back());
+  comms.pop_back();
+  opened("a file when there is one", !none);
   for (; comms.size() > 1; comms.pop_back()) MPI_Comm_free(&comms.back());
-  check(opens(comms[0], path("alone"), kNew), "a file when there are communicators again");
+  opened("a file when there are communicators again", true);
   MPI_Comm_free(&comms[0]);
+}
+
+// MPI goes on while a rank waits for others in an open, whatever messages nobody has taken yet.
+void progress_while_opening() {
+  check(opens(MPI_COMM_WORLD, path("progress"), kNew), "the first file of a communicator");
+  const int tag = 32767;  // the largest that every MPI has
+  std::vector<char> big(8 << 20, 'x');
+  const int size = static_cast<int>(big.size());
+  MPI_Request request = MPI_REQUEST_NULL;
+  char small = 's';
+  if (rank == 1) MPI_Isend(&small, 1, MPI_CHAR, 0, tag, MPI_COMM_WORLD, &request);
+  if (rank == 0) MPI_Probe(1, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  if (rank == 0) MPI_Isend(big.data(), size, MPI_CHAR, 1, 5, MPI_COMM_WORLD, &request);
+  if (rank == 1) MPI_Recv(big.data(), size, MPI_CHAR, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  check(opens(MPI_COMM_WORLD, path("progress"), kNew), "an open while a message is under way");
+  if (rank == 0) MPI_Recv(&small, 1, MPI_CHAR, 1, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
 void opened_again() {
