@@ -259,6 +259,16 @@ Result<Signature> Decoder::combined_signature(MPI_Datatype type, Contents& conte
   return Signature::repeated(static_cast<uint64_t>(whole->size() / one->size()), of[0]);
 }
 
+std::optional<uint64_t> Decoder::dense(MPI_Datatype type) {
+  if (type == MPI_DATATYPE_NULL) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  const Kept* kept = find(type);
+  if (!kept || !kept->committed || !kept->map) return std::nullopt;
+  const TypeMap& map = *kept->map;
+  const bool side_by_side = map.contiguous() && map.extent() == map.size() && map.true_lb() == 0;
+  return side_by_side ? std::optional(static_cast<uint64_t>(map.size())) : std::nullopt;
+}
+
 // MPI has no question for it: but it packs nothing, not even no element, of a type that is not.
 Result<void> Decoder::check_committed(MPI_Datatype type) {
   if (type == MPI_DATATYPE_NULL) return Error(EINVAL, "the datatype is MPI_DATATYPE_NULL");

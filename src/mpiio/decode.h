@@ -40,6 +40,9 @@ class Decoder {
   // The type's bytes, and MPI's own bounds of it. Committed or not: see check_committed().
   Result<plan::TypeMap> decode(MPI_Datatype type);
   Result<Signature> signature(MPI_Datatype type);
+  // How many bytes an item has, if it is known that it is committed and that those of several lie
+  // side by side from the buffer's address on.
+  std::optional<uint64_t> dense(MPI_Datatype type);
   // EINVAL if MPI would not move data of this type. The answer yes is kept.
   Result<void> check_committed(MPI_Datatype type);
 

@@ -92,6 +92,7 @@ struct File {
 
   Whereabouts place;
   Opened opened;
+  std::weak_ptr<const Fd> read_by, written_by;  // for plain calls (plain_call.h), if it can be
   CallerRef caller;
 
   View view;

@@ -234,6 +234,10 @@ class Opening {
     if (!opened) return fault_of(opened.error());
     file_->opened = std::move(*opened);
     open_ = true;
+    if (const PosixStore* store = file_->place.posix) {
+      if (file_->reads()) file_->read_by = store->at_hand(file_->request(Op::read));
+      if (file_->writes()) file_->written_by = store->at_hand(file_->request(Op::write));
+    }
     return {};
   }
 

@@ -83,6 +83,8 @@ Fault View::make(Decoder& decoder, const Wanted& wanted, View& view) {
   view.representation = wanted.representation;
   view.etype_size = static_cast<uint64_t>(etype->size());
   view.map = std::move(*map);
+  const bool whole = view.map.contiguous() && !wanted.representation->converts();
+  if (whole && view.map.total()) view.whole_from = view.map.offset_of(Length()).value;
   return {};
 }
 

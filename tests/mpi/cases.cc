@@ -410,6 +410,7 @@ void all_rules() {
   registered_representations();
   hints();
   effective_hints();
+  cut_short();
   preallocated(false);
   persistent_realms();
   changing_types();

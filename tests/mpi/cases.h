@@ -41,6 +41,7 @@ void handlers();
 void handlers_that_leave();
 
 // Rules of sizes (cases_sizes.cc).
+void cut_short();
 void preallocated(bool without_room);
 
 // Rules of data representations (cases_represented.cc).
