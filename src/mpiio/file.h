@@ -17,6 +17,7 @@
 #include "mpiio/lobby.h"
 #include "mpiio/meeting.h"
 #include "mpiio/sieved_read.h"
+#include "mpiio/size_limit.h"
 #include "mpiio/view.h"
 #include "mpiio/whereabouts.h"
 #include "store/open_path.h"
@@ -37,7 +38,10 @@ struct File {
   bool sequential() const { return amode & MPI_MODE_SEQUENTIAL; }
 
   Request request(Op op) const;
-  Result<Reply> call(Request request) const { return place.store->call(std::move(request)); }
+  Result<Reply> call(Request request) const {
+    return place.served ? call_within_limit(*place.store, std::move(request))
+                        : place.store->call(std::move(request));
+  }
   Result<uint64_t> size() const;
   // Op::read or Op::write; `memory`: absolute addresses. How many bytes there were.
   Result<uint64_t> move(Op op, Extents file, Extents memory,
