@@ -274,7 +274,7 @@ class Opening {
 
   Fault learn(const Announcement& news, const Fault& of_first) {
     if (news.code != MPI_SUCCESS)
-      return of_first                         ? of_first
+      return of_first                        ? of_first
              : news.code == MPI_ERR_NOT_SAME ? different_modes()
                                              : Fault{news.code, "another rank could not open it"};
     aggregators_ = news.aggregators;

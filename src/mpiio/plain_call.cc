@@ -77,8 +77,7 @@ std::optional<uint64_t> move_plainly(File& file, DataCall& call, MPI_Offset& off
     if (!at) return std::nullopt;
   }
   file.begin_operation();
-  const bool done =
-      move(file, call.direction, static_cast<std::byte*>(buffer.address), *at, bytes);
+  const bool done = move(file, call.direction, static_cast<std::byte*>(buffer.address), *at, bytes);
   file.end_operation();
   return done ? std::optional(bytes) : std::nullopt;
 }

@@ -79,8 +79,8 @@ class Mine {
     const Held ended = let_go(index);
     return ended ? report_on(*ended) : MPI_SUCCESS;
   }
-  // Puts errors of ours among `count` completed ones, at `indices` (or 0, 1, 2 ... if null). All are
-  // let go first, because a handler need not return.
+  // Puts errors of ours among `count` completed ones, at `indices` (or 0, 1, 2 ... if null). All
+  // are let go first, because a handler need not return.
   int judge_all(int code, int count, const int* indices, MPI_Status* statuses) {
     std::vector<Held> ended;
     for (int i = 0; i < count; ++i) ended.push_back(let_go(indices ? indices[i] : i));

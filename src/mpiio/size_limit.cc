@@ -53,7 +53,7 @@ Result<Reply> call_within_limit(Store& store, Request request) {
   const bool writes = request.op == Op::write;
   if (!writes && request.op != Op::resize && request.op != Op::fallocate)
     return store.call(std::move(request));
-  const uint64_t end = writes                       ? request.file.bounds().end().value
+  const uint64_t end = writes                     ? request.file.bounds().end().value
                        : request.op == Op::resize ? request.length.value
                                                   : (request.offset + request.length).value;
   const auto limit = size_limit();

@@ -32,9 +32,11 @@ class Limited {
 class SizeLimit : public testing::Test {
  protected:
   void SetUp() override {
-    auto made = store_.call(
-        {.op = Op::create, .caller = caller_, .handle = *store_.root(), .name = "f",
-         .access = Access::both});
+    auto made = store_.call({.op = Op::create,
+                             .caller = caller_,
+                             .handle = *store_.root(),
+                             .name = "f",
+                             .access = Access::both});
     ASSERT_TRUE(made) << made.error().message();
     file_ = std::move(*made);
   }

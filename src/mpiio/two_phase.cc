@@ -227,8 +227,7 @@ void TwoPhase::step() {
   if (reading() && late_ && !opened_.empty())
     send_all(opened_.front(), own().buffer(first_number()), step_);
   exchange_.complete(step_);
-  if (!reading() && !opened_.empty())
-    own().wait_for_all(first_number(), progress);
+  if (!reading() && !opened_.empty()) own().wait_for_all(first_number(), progress);
   end_store();
   if (behind_ && kept_.order_.known()) PMPI_Barrier(file_.comm);  // nobody stores the one before
   if (!opened_.empty()) move_first();
@@ -267,7 +266,7 @@ void TwoPhase::open_next() {
   if (near_ranks_ < kept_.rank_near_.size())
     within_memory([&] { window.places = plan::places_of(window.runs); });
   const uint32_t number = own().opened();
-  own().wait_for_all(number - 2, progress);       // wraps, as numbers do
+  own().wait_for_all(number - 2, progress);                           // wraps, as numbers do
   if (windows_opened_ > 0) exchange_.end_sends(windows_opened_ - 1);  // those out of this half
   WindowAbout about{
       .bytes = window.bytes, .end = window.bytes, .runs = 0, .last = !windows_ || windows_->done()};

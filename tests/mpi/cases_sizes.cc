@@ -64,9 +64,9 @@ void cut_short() {
   MPI_Offset size = size_of(file);
   check(size == 8 + kSize + 1000, "its size");
   MPI_File_seek(file, MPI_Offset(1) << 60, MPI_SEEK_SET);
-  check(MPI_File_read(file, back.data(), 1, MPI_INT, &status) == MPI_SUCCESS &&
-            bytes_of(status) == 0,
-        "a read far behind the end");
+  check(
+      MPI_File_read(file, back.data(), 1, MPI_INT, &status) == MPI_SUCCESS && bytes_of(status) == 0,
+      "a read far behind the end");
   check(MPI_File_write_at(file, (MPI_Offset(1) << 61) - 1, ints.data(), 2, MPI_INT, &status) !=
             MPI_SUCCESS,
         "a write beyond what a file can hold");
