@@ -5,7 +5,6 @@
 #include "mpiio/arrays.h"
 #include "mpiio/contents.h"
 #include "mpiio/named.h"
-#include "mpiio/own_comm.h"
 
 namespace forebay::mpiio {
 namespace {
@@ -147,9 +146,6 @@ Result<std::unique_ptr<Decoder>> Decoder::make() {
       PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, &Decoder::drop, &decoder->keyval_, nullptr),
       "MPI_Type_create_keyval");
   if (!ok) return std::move(ok).error();
-  auto self = own_comm(MPI_COMM_SELF);
-  if (!self) return self.error();
-  decoder->self_ = *self;
   return decoder;
 }
 
@@ -157,7 +153,6 @@ Decoder::~Decoder() {
   int finalized = 0;
   PMPI_Finalized(&finalized);
   if (finalized) return;
-  if (self_ != MPI_COMM_NULL) PMPI_Comm_free(&self_);
   // What is kept with types stays there until they go.
   if (keyval_ != MPI_KEYVAL_INVALID) PMPI_Type_free_keyval(&keyval_);
 }
@@ -270,12 +265,12 @@ std::optional<uint64_t> Decoder::dense(MPI_Datatype type) {
 }
 
 // MPI has no question for it: but it packs nothing, not even no element, of a type that is not.
-Result<void> Decoder::check_committed(MPI_Datatype type) {
+Result<void> Decoder::check_committed(MPI_Datatype type, MPI_Comm comm) {
   if (type == MPI_DATATYPE_NULL) return Error(EINVAL, "the datatype is MPI_DATATYPE_NULL");
   if (known(type).committed) return {};
   char none[1] = {};
   int position = 0;
-  const int rc = PMPI_Pack(none, 0, type, none, sizeof none, &position, self_);
+  const int rc = PMPI_Pack(none, 0, type, none, sizeof none, &position, comm);
   if (auto ok = checked(rc, "the datatype is not committed"); !ok) return ok;
   return keep(type, [](Kept& kept) { kept.committed = true; });
 }

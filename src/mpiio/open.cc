@@ -418,8 +418,12 @@ class Opening {
 
   // MPI_MODE_APPEND: both pointers start at the end, which rank 0 saw. The view is of bytes yet.
   Fault set_pointers() {
-    const View::Wanted bytes{0, MPI_BYTE, MPI_BYTE, Process::get().representations().find("native"),
-                             file_->writes()};
+    const View::Wanted bytes{0,
+                             MPI_BYTE,
+                             MPI_BYTE,
+                             Process::get().representations().find("native"),
+                             file_->writes(),
+                             file_->comm};
     if (auto fault = View::make(Process::get().decoder(), bytes, file_->view)) return fault;
     if (!(file_->amode & MPI_MODE_APPEND)) return {};
     auto size = file_->size();

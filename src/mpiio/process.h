@@ -26,7 +26,7 @@ class Process {
   static Process& get();  // once it was possible()
   static bool started();
   // Not in a program that has sessions only: without MPI_Init much of what we need is not there
-  // (MPI_COMM_SELF, and the moment when MPI ends). Nor as long as MPI has no communicator left.
+  // (MPI_COMM_SELF, and the moment when MPI ends).
   static bool possible();
   // From the first call on. MPI is there.
   static void watch_for_the_end();

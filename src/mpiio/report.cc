@@ -54,7 +54,7 @@ int report_no_mpi(const char* call) {
   const int code = there ? MPI_ERR_OTHER : MPI_ERR_UNSUPPORTED_OPERATION;
   const std::string text = fmt::format(
       "{}: {}", call,
-      there ? "MPI has no communicator for MPI-IO: too many are in use"
+      there ? "MPI cannot make an attribute"
             : "MPI-IO is for programs that have called MPI_Init or MPI_Init_thread, also if they "
               "use sessions, and have not called MPI_Finalize");
   last_said() = {code, text};

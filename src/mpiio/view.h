@@ -58,6 +58,7 @@ struct View {
     MPI_Datatype etype, filetype;
     RepresentationRef representation;
     bool for_writing;
+    MPI_Comm comm;  // of the file
   };
   static Fault make(Decoder& decoder, const Wanted& wanted, View& view);
 };
