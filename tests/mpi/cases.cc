@@ -99,6 +99,23 @@ void failed_requests() {
   MPI_File_close(&file);
 }
 
+// What MPI refuses has no result.
+void refused_tests() {
+  const std::string name = path(rank ? "refused1" : "refused0");
+  MPI_File file = open(MPI_COMM_SELF, name, kNew);
+  MPI_Request request;
+  MPI_File_iwrite_at(file, 0, "x", 1, MPI_CHAR, &request);
+  for (MPI_Comm comm : {MPI_COMM_WORLD, MPI_COMM_SELF})
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  int done = 1 << 30;
+  check(MPI_Testsome(1, &request, &done, nullptr, MPI_STATUSES_IGNORE) != MPI_SUCCESS,
+        "Testsome without a place for its result");
+  for (MPI_Comm comm : {MPI_COMM_WORLD, MPI_COMM_SELF})
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
+  check(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS, "Wait after that");
+  MPI_File_close(&file);
+}
+
 void names() {
   if (rank != 0) return;
   MPI_File file = open(MPI_COMM_SELF, path("target"), kNew);
@@ -390,6 +407,7 @@ void sieved_writes(bool served) {
 void all_rules(bool at_server) {
   without_communicators();
   failed_requests();
+  refused_tests();
   names();
   MPI_Barrier(MPI_COMM_WORLD);
   sequential();
