@@ -8,6 +8,7 @@
 #include "mpiio/collective.h"
 #include "mpiio/operation.h"
 #include "mpiio/ordered.h"
+#include "mpiio/plain_call.h"
 #include "mpiio/process.h"
 #include "mpiio/report.h"
 
@@ -149,10 +150,14 @@ Fault split_pending(const File& file) {
 
 }  // namespace
 
-int blocking(const DataCall& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer,
+int blocking(DataCall call, MPI_File handle, MPI_Offset offset, const Buffer& buffer,
              MPI_Status* status) {
   auto file = find(handle);
   if (!file) return report_no_file(call.name);
+  if (const auto moved = move_plainly(*file, call, offset, buffer)) {
+    set_status(status, *moved);
+    return MPI_SUCCESS;
+  }
   Transfer transfer(*file, call.direction);
   bool done = false;
   if (call.collective && file->split)

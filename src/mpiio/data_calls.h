@@ -22,7 +22,7 @@ struct DataCall {
   bool collective = false;
 };
 
-int blocking(const DataCall& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer,
+int blocking(DataCall call, MPI_File handle, MPI_Offset offset, const Buffer& buffer,
              MPI_Status* status);
 int nonblocking(const DataCall& call, MPI_File handle, MPI_Offset offset, const Buffer& buffer,
                 MPI_Request* request);

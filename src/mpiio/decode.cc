@@ -145,11 +145,6 @@ Result<std::unique_ptr<Decoder>> Decoder::make() {
   auto ok = checked(
       PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, &Decoder::drop, &decoder->keyval_, nullptr),
       "MPI_Type_create_keyval");
-  if (ok) ok = checked(PMPI_Comm_dup(MPI_COMM_SELF, &decoder->self_), "MPI_Comm_dup");
-  if (ok) {
-    ok = checked(PMPI_Comm_set_errhandler(decoder->self_, MPI_ERRORS_RETURN),
-                 "MPI_Comm_set_errhandler");
-  }
   if (!ok) return std::move(ok).error();
   return decoder;
 }
@@ -158,7 +153,6 @@ Decoder::~Decoder() {
   int finalized = 0;
   PMPI_Finalized(&finalized);
   if (finalized) return;
-  if (self_ != MPI_COMM_NULL) PMPI_Comm_free(&self_);
   // What is kept with types stays there until they go.
   if (keyval_ != MPI_KEYVAL_INVALID) PMPI_Type_free_keyval(&keyval_);
 }
@@ -260,13 +254,23 @@ Result<Signature> Decoder::combined_signature(MPI_Datatype type, Contents& conte
   return Signature::repeated(static_cast<uint64_t>(whole->size() / one->size()), of[0]);
 }
 
+std::optional<uint64_t> Decoder::dense(MPI_Datatype type) {
+  if (type == MPI_DATATYPE_NULL) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  const Kept* kept = find(type);
+  if (!kept || !kept->committed || !kept->map) return std::nullopt;
+  const TypeMap& map = *kept->map;
+  const bool side_by_side = map.contiguous() && map.extent() == map.size() && map.true_lb() == 0;
+  return side_by_side ? std::optional(static_cast<uint64_t>(map.size())) : std::nullopt;
+}
+
 // MPI has no question for it: but it packs nothing, not even no element, of a type that is not.
-Result<void> Decoder::check_committed(MPI_Datatype type) {
+Result<void> Decoder::check_committed(MPI_Datatype type, MPI_Comm comm) {
   if (type == MPI_DATATYPE_NULL) return Error(EINVAL, "the datatype is MPI_DATATYPE_NULL");
   if (known(type).committed) return {};
   char none[1] = {};
   int position = 0;
-  const int rc = PMPI_Pack(none, 0, type, none, sizeof none, &position, self_);
+  const int rc = PMPI_Pack(none, 0, type, none, sizeof none, &position, comm);
   if (auto ok = checked(rc, "the datatype is not committed"); !ok) return ok;
   return keep(type, [](Kept& kept) { kept.committed = true; });
 }

@@ -4,7 +4,7 @@
 // What is decoded is kept, nested types too, as an attribute of the type itself: MPI drops it with
 // the type, so a handle that was freed and given to another type is never mistaken. Any thread may
 // call (if MPI's thread level lets it call MPI). Make it after MPI_Init; let go of it before
-// MPI_Finalize has ended, or leak it: what it holds of MPI is one keyval and one communicator.
+// MPI_Finalize has ended, or leak it: what it holds of MPI is one keyval.
 //
 // Errors are EINVAL (MPI_ERR_TYPE: no type, not committed, of a kind that MPI does not explain) or
 // EOVERFLOW (bytes or bounds beyond 63 bits).
@@ -40,8 +40,12 @@ class Decoder {
   // The type's bytes, and MPI's own bounds of it. Committed or not: see check_committed().
   Result<plan::TypeMap> decode(MPI_Datatype type);
   Result<Signature> signature(MPI_Datatype type);
-  // EINVAL if MPI would not move data of this type. The answer yes is kept.
-  Result<void> check_committed(MPI_Datatype type);
+  // How many bytes an item has, if it is known that it is committed and that those of several lie
+  // side by side from the buffer's address on.
+  std::optional<uint64_t> dense(MPI_Datatype type);
+  // EINVAL if MPI would not move data of this type. The answer yes is kept. `comm`: any whose
+  // errors are returned, since MPI can be asked only by way of one.
+  Result<void> check_committed(MPI_Datatype type, MPI_Comm comm);
 
   // The type as it lies in a file of another representation: displacements that the program gave in
   // elements count elements of those sizes, those that it gave in bytes stay. Not kept.
@@ -62,8 +66,7 @@ class Decoder {
   Result<void> keep(MPI_Datatype type, Fn&& fn);
 
   int keyval_ = MPI_KEYVAL_INVALID;
-  MPI_Comm self_ = MPI_COMM_NULL;  // returns errors
-  std::mutex mutex_;               // over all that is kept, here or with a type
+  std::mutex mutex_;  // over all that is kept, here or with a type
   std::unordered_map<MPI_Datatype, Kept> predefined_;
 };
 

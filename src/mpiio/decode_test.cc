@@ -125,7 +125,7 @@ void random_types(Decoder& decoder, uint64_t seed) {
   for (int i = 0; i < 4000 && failures < 1000; ++i) {
     RandomType t = random.make(random.pick(0, 6));
     if (t.owned) MPI_Type_commit(&t.type);
-    expect(decoder.check_committed(t.type).has_value(), "committed " + t.made);
+    expect(decoder.check_committed(t.type, MPI_COMM_SELF).has_value(), "committed " + t.made);
     const Result<plan::TypeMap> map = decoder.decode(t.type);
     if (!map) {
       expect(false, map.error().message() + ": " + t.made);
@@ -224,14 +224,14 @@ void removed_types(Decoder&) {}  // its header hides them
 void wrong_types(Decoder& decoder) {
   expect(decoder.decode(MPI_DATATYPE_NULL).error().code() == EINVAL, "no type");
   expect(decoder.signature(MPI_DATATYPE_NULL).error().code() == EINVAL, "no type's signature");
-  expect(!decoder.check_committed(MPI_DATATYPE_NULL), "no type is committed");
+  expect(!decoder.check_committed(MPI_DATATYPE_NULL, MPI_COMM_SELF), "no type is committed");
   MPI_Datatype type;
   MPI_Type_contiguous(3, MPI_INT, &type);
-  expect(!decoder.check_committed(type), "not committed");
+  expect(!decoder.check_committed(type, MPI_COMM_SELF), "not committed");
   MPI_Type_commit(&type);
-  expect(decoder.check_committed(type).has_value(), "committed");
+  expect(decoder.check_committed(type, MPI_COMM_SELF).has_value(), "committed");
   MPI_Type_free(&type);
-  expect(decoder.check_committed(MPI_INT).has_value(), "MPI_INT is committed");
+  expect(decoder.check_committed(MPI_INT, MPI_COMM_SELF).has_value(), "MPI_INT is committed");
 }
 
 // Displacements in elements count the file's elements; those in bytes do not.

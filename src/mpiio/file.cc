@@ -8,6 +8,7 @@
 
 #include "mpiio/collective.h"
 #include "mpiio/operation.h"
+#include "mpiio/process.h"
 
 namespace forebay::mpiio {
 
@@ -175,21 +176,12 @@ const char* File::why_never_sieved() const {
 Fault File::gather(const void* mine, size_t bytes, void* all) const {
   Gathering* near = meeting ? meeting->gathering() : nullptr;
   if (near) {
-    near->gather(mine, bytes, all, [this] { progress(); });
+    near->gather(mine, bytes, all, progress);
     return {};
   }
   const int n = static_cast<int>(bytes);
   if (PMPI_Allgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, comm) == MPI_SUCCESS) return {};
   return {MPI_ERR_IO, "the ranks of the file cannot reach each other"};
-}
-
-// Others may wait for a message of ours, of the program's or this library's, that MPI sends only
-// while we call it. And only while a look finds nothing: Open MPI returns what is there already
-// without doing anything else. So it is for a message that nobody sends.
-void progress(MPI_Comm comm) {
-  constexpr int kNobodysTag = 32767;  // the largest that every MPI has
-  int found = 0;
-  PMPI_Iprobe(MPI_ANY_SOURCE, kNobodysTag, comm, &found, MPI_STATUS_IGNORE);
 }
 
 Fault File::agree(Fault mine) const {

@@ -17,6 +17,7 @@
 #include "mpiio/lobby.h"
 #include "mpiio/meeting.h"
 #include "mpiio/sieved_read.h"
+#include "mpiio/size_limit.h"
 #include "mpiio/view.h"
 #include "mpiio/whereabouts.h"
 #include "store/open_path.h"
@@ -25,9 +26,6 @@ namespace forebay::mpiio {
 
 class Collective;
 class Operation;
-
-// Of MPI, for who waits for something else.
-void progress(MPI_Comm comm);
 
 struct File {
   File() = default;
@@ -40,7 +38,10 @@ struct File {
   bool sequential() const { return amode & MPI_MODE_SEQUENTIAL; }
 
   Request request(Op op) const;
-  Result<Reply> call(Request request) const { return place.store->call(std::move(request)); }
+  Result<Reply> call(Request request) const {
+    return place.served ? call_within_limit(*place.store, std::move(request))
+                        : place.store->call(std::move(request));
+  }
   Result<uint64_t> size() const;
   // Op::read or Op::write; `memory`: absolute addresses. How many bytes there were.
   Result<uint64_t> move(Op op, Extents file, Extents memory,
@@ -82,7 +83,6 @@ struct File {
   // Every rank's bytes, to all of them; at most Gathering::kMostBytes of each. Called by all or
   // none.
   Fault gather(const void* mine, size_t bytes, void* all) const;
-  void progress() const { mpiio::progress(comm); }
   // Takes part, with every rank of the file, in agreeing on the worst outcome: MPI_SUCCESS, or the
   // error class that some rank came with. Called by all or none.
   Fault agree(Fault mine) const;
@@ -98,6 +98,7 @@ struct File {
 
   Whereabouts place;
   Opened opened;
+  std::weak_ptr<const Fd> read_by, written_by;  // for plain calls (plain_call.h), if it can be
   CallerRef caller;
 
   View view;

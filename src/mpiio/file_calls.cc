@@ -119,7 +119,6 @@ Fault set_view(File& file, View::Wanted wanted, const char* representation, MPI_
     mine = {MPI_ERR_OTHER, "a split collective was begun on this file and has not ended"};
   const std::string name = representation ? representation : "";
   wanted.representation = Process::get().representations().find(name);
-  wanted.for_writing = file.writes();
   if (!mine && !wanted.representation)
     mine = {MPI_ERR_UNSUPPORTED_DATAREP, fmt::format("no data representation is called {}", name)};
   if (!mine) mine = View::make(Process::get().decoder(), wanted, view);
@@ -192,11 +191,11 @@ int MPI_File_close(MPI_File* fh) {
   auto file = fh ? Process::file(*fh) : nullptr;
   if (!file) return report_no_file(kName);
   const Fault fault = close(*file);
-  const int code = report(file.get(), kName, fault);
-  Process::get().files().remove(*fh);
+  Process::get().files().remove(*fh);  // first, because a handler need not return
   file->release();
-  Process::get().handlers().release_for_good(file->handler);
   *fh = MPI_FILE_NULL;
+  const int code = report(file.get(), kName, fault);
+  Process::get().handlers().release_for_good(file->handler);
   return code;
 }
 
@@ -277,7 +276,8 @@ int MPI_File_get_info(MPI_File fh, MPI_Info* info) {
 int MPI_File_set_view(MPI_File fh, MPI_Offset displacement, MPI_Datatype etype,
                       MPI_Datatype filetype, const char* datarep, MPI_Info info) {
   return on_file("MPI_File_set_view", fh, [&](File& file) {
-    return set_view(file, {displacement, etype, filetype, nullptr, false}, datarep, info);
+    const View::Wanted wanted{displacement, etype, filetype, nullptr, file.writes(), file.comm};
+    return set_view(file, wanted, datarep, info);
   });
 }
 

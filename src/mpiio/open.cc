@@ -17,6 +17,7 @@
 
 #include "mpiio/collective.h"
 #include "mpiio/operation.h"
+#include "mpiio/own_comm.h"
 #include "mpiio/process.h"
 
 namespace forebay::mpiio {
@@ -39,6 +40,14 @@ int flags_of(int amode) {
                      : amode & MPI_MODE_WRONLY ? O_WRONLY
                                                : O_RDWR;
   return access | (amode & MPI_MODE_CREATE ? O_CREAT : 0) | (amode & MPI_MODE_EXCL ? O_EXCL : 0);
+}
+
+// Of a node more aggregators than it has processors would wait for each other's. To count them is
+// to read a file.
+uint32_t most_aggregators() {
+  constexpr uint32_t kMost = 8;
+  static const uint32_t cores = std::clamp(std::thread::hardware_concurrency(), 1u, kMost);
+  return cores;
 }
 
 std::string read_text(const char* path) {
@@ -135,37 +144,37 @@ class Opening {
   // On a communicator of which we have nothing that no other file has.
   Fault begin(const Fault& mine) {
     if (auto fault = duplicate()) return fault;
-    if (auto fault = compare_arguments(mine)) return fault;
-    Fault fault;
-    if (file_->rank == 0) {
+    Fault fault = compare_arguments(mine);
+    if (file_->rank == 0 && !fault) {
       fault = host();
       if (!fault) fault = first();
     }
     return follow(fault);
   }
 
-  // MPI agrees on a number of the new communicator, so that all ranks fail or none.
   Fault duplicate() {
-    if (PMPI_Comm_dup(program_comm_, &file_->comm) != MPI_SUCCESS) {
-      file_->comm = MPI_COMM_NULL;
-      return {MPI_ERR_OTHER, "MPI has no communicator for it: too many are in use"};
-    }
-    PMPI_Comm_set_errhandler(file_->comm, MPI_ERRORS_RETURN);
+    auto own = own_comm(program_comm_);
+    if (!own) return {MPI_ERR_OTHER, "MPI has no communicator for it: too many are in use"};
+    file_->comm = *own;
     return {};
   }
 
+  // Rank 0 learns of all ranks' arguments, and will tell the others.
   Fault compare_arguments(const Fault& mine) const {
     if (file_->ranks == 1) return mine;
     const std::array<int, 3> own = {mine.code, file_->amode, -file_->amode};
     std::array<int, 3> most{};
-    PMPI_Allreduce(own.data(), most.data(), 3, MPI_INT, MPI_MAX, file_->comm);
+    PMPI_Reduce(own.data(), most.data(), 3, MPI_INT, MPI_MAX, 0, file_->comm);
+    if (file_->rank != 0) return mine;
     return same_arguments(mine, most[0], -most[2] == most[1]);
   }
 
   static Fault same_arguments(const Fault& mine, int worst, bool same_modes) {
     if (worst != MPI_SUCCESS) return mine ? mine : Fault{worst, "another rank failed"};
-    if (!same_modes) return {MPI_ERR_NOT_SAME, "the ranks give different access modes"};
-    return {};
+    return same_modes ? Fault() : different_modes();
+  }
+  static Fault different_modes() {
+    return {MPI_ERR_NOT_SAME, "the ranks give different access modes"};
   }
 
   // With what an earlier file has left, if all ranks have it.
@@ -178,7 +187,7 @@ class Opening {
     const Announcement news = lobby_->entrance().gather_at_first(
         &own, sizeof own, all.data(),
         [&] { return Company(all).can_begin() ? begin_again(of_first) : Announcement(); },
-        [&] { progress(program_comm_); });
+        progress);
     const Company company(all);
     if (auto fault = same_arguments(mine, company.worst, company.same_modes)) return fault;
     if (!company.have_kept) {
@@ -212,7 +221,7 @@ class Opening {
 
   // Rank 0 alone makes the file, so that MPI_MODE_EXCL means what it says.
   Fault first() {
-    aggregators_ = std::clamp(std::thread::hardware_concurrency(), 1u, kMostAggregators);
+    aggregators_ = most_aggregators();
     const char* site = std::getenv("ROMIO_HINTS");
     site_hints_ = read_text(site ? site : "/etc/romio-hints");
     if (const char* text = std::getenv("FOREBAY_HINTS")) user_hints_ = text;
@@ -236,6 +245,10 @@ class Opening {
     if (!opened) return fault_of(opened.error());
     file_->opened = std::move(*opened);
     open_ = true;
+    if (const PosixStore* store = file_->place.posix) {
+      if (file_->reads()) file_->read_by = store->at_hand(file_->request(Op::read));
+      if (file_->writes()) file_->written_by = store->at_hand(file_->request(Op::write));
+    }
     return {};
   }
 
@@ -261,7 +274,9 @@ class Opening {
 
   Fault learn(const Announcement& news, const Fault& of_first) {
     if (news.code != MPI_SUCCESS)
-      return of_first ? of_first : Fault{news.code, "rank 0 could not open it"};
+      return of_first                        ? of_first
+             : news.code == MPI_ERR_NOT_SAME ? different_modes()
+                                             : Fault{news.code, "another rank could not open it"};
     aggregators_ = news.aggregators;
     share_hints(news);
     return {};
@@ -403,8 +418,12 @@ class Opening {
 
   // MPI_MODE_APPEND: both pointers start at the end, which rank 0 saw. The view is of bytes yet.
   Fault set_pointers() {
-    const View::Wanted bytes{0, MPI_BYTE, MPI_BYTE, Process::get().representations().find("native"),
-                             file_->writes()};
+    const View::Wanted bytes{0,
+                             MPI_BYTE,
+                             MPI_BYTE,
+                             Process::get().representations().find("native"),
+                             file_->writes(),
+                             file_->comm};
     if (auto fault = View::make(Process::get().decoder(), bytes, file_->view)) return fault;
     if (!(file_->amode & MPI_MODE_APPEND)) return {};
     auto size = file_->size();
@@ -419,9 +438,6 @@ class Opening {
     auto worst = file_->agree(fault);
     return worst ? undo(worst) : worst;
   }
-
-  // Of a node: more than it has processors would wait for each other's.
-  static constexpr uint32_t kMostAggregators = 8;
 
   std::shared_ptr<File> file_ = std::make_shared<File>();
   const MPI_Comm program_comm_;

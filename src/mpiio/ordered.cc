@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "mpiio/process.h"
+
 namespace forebay::mpiio {
 namespace {
 
@@ -116,7 +118,7 @@ OrderedPlace take_place_in_order(File& file, Transfer& transfer, bool write) {
     records->fill(static_cast<size_t>(file.rank), transfer.memory());
   std::vector<Coming> all(static_cast<size_t>(file.ranks));
   const Told told = gathering->gather(
-      &mine, sizeof mine, all.data(), [&] { return act(file, all); }, [&] { file.progress(); });
+      &mine, sizeof mine, all.data(), [&] { return act(file, all); }, progress);
   OrderedPlace place;
   if (told.written) {
     place.written = true;

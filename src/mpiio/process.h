@@ -23,10 +23,10 @@ namespace forebay::mpiio {
 
 class Process {
  public:
-  static Process& get();
+  static Process& get();  // once it was possible()
   static bool started();
-  // May get() be called? Not in a program that has sessions only: without MPI_Init much of what we
-  // need is not there (MPI_COMM_SELF, and the moment when MPI ends).
+  // Not in a program that has sessions only: without MPI_Init much of what we need is not there
+  // (MPI_COMM_SELF, and the moment when MPI ends).
   static bool possible();
   // From the first call on. MPI is there.
   static void watch_for_the_end();
@@ -51,12 +51,17 @@ class Process {
 
   bool explains() const { return explains_; }  // FOREBAY_EXPLAIN
 
+  // Lets MPI go on, for who waits for something else: others may wait for a message of ours, of the
+  // program's or this library's, that MPI sends only while we call it.
+  void let_mpi_work();
+
  private:
-  Process();
+  explicit Process(std::unique_ptr<Decoder> decoder);
+  static bool start();
   static int at_the_end(MPI_Comm, int, void*, void*);
   void end();
 
-  std::unique_ptr<Decoder> decoder_;
+  const std::unique_ptr<Decoder> decoder_;
   Handlers handlers_;
   Representations representations_;
   Places places_;
@@ -67,9 +72,12 @@ class Process {
   CallerRef caller_;
   std::mutex mutex_;
   std::unique_ptr<Arbiter> arbiter_;
+  std::atomic<MPI_Request> endless_;
   std::atomic<MPI_Errhandler> default_handler_{MPI_ERRORS_RETURN};
   const bool explains_;
   Background background_;
 };
+
+void progress();  // Process::let_mpi_work()
 
 }  // namespace forebay::mpiio

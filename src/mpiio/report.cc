@@ -47,13 +47,19 @@ int report_no_file(const char* call) {
 }
 
 int report_no_mpi(const char* call) {
+  int begun = 0, over = 0;
+  PMPI_Initialized(&begun);
+  PMPI_Finalized(&over);
+  const bool there = begun && !over;
+  const int code = there ? MPI_ERR_OTHER : MPI_ERR_UNSUPPORTED_OPERATION;
   const std::string text = fmt::format(
-      "{}: MPI-IO is for programs that have called MPI_Init or MPI_Init_thread, also if they use "
-      "sessions, and have not called MPI_Finalize",
-      call);
-  last_said() = {MPI_ERR_UNSUPPORTED_OPERATION, text};
+      "{}: {}", call,
+      there ? "MPI cannot make an attribute"
+            : "MPI-IO is for programs that have called MPI_Init or MPI_Init_thread, also if they "
+              "use sessions, and have not called MPI_Finalize");
+  last_said() = {code, text};
   std::fprintf(stderr, "forebay: %s\n", text.c_str());
-  return MPI_ERR_UNSUPPORTED_OPERATION;
+  return code;
 }
 
 }  // namespace forebay::mpiio

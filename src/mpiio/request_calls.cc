@@ -24,11 +24,6 @@ Requests& ours() {
   return Process::get().requests();
 }
 
-// MPI moves messages only while it is called. Asks for nothing.
-void let_mpi_work() {
-  progress(MPI_COMM_SELF);
-}
-
 // Between looks at what may come from two sides: gives the core away, and after a while sleeps. MPI
 // moves messages only while it is called, so the sleeps stay short.
 class Patience {
@@ -65,7 +60,7 @@ class Mine {
   }
   void wait_for_all() {
     for (const One& one : held_)
-      while (!one.operation->wait_a_moment()) let_mpi_work();
+      while (!one.operation->wait_a_moment()) progress();
   }
   // Completes what has ended; true if that is all.
   bool complete_ended() {
@@ -81,23 +76,19 @@ class Mine {
   // The error of the operation at that index, with its file's handler run, if MPI has handed the
   // request back; MPI_SUCCESS otherwise.
   int judge(int index) {
-    const auto one =
-        std::lower_bound(held_.begin(), held_.end(), index,
-                         [](const One& held, int wanted) { return held.index < wanted; });
-    if (one == held_.end() || one->index != index || requests_[index] != MPI_REQUEST_NULL)
-      return MPI_SUCCESS;
-    ours().forget(one->request, *one->operation);
-    return report(&one->operation->file(), one->operation->call(),
-                  one->operation->transfer().fault());
+    const Held ended = let_go(index);
+    return ended ? report_on(*ended) : MPI_SUCCESS;
   }
-  // Puts errors of ours among `count` completed ones, at `indices` (or 0, 1, 2 ... if null).
+  // Puts errors of ours among `count` completed ones, at `indices` (or 0, 1, 2 ... if null). All
+  // are let go first, because a handler need not return.
   int judge_all(int code, int count, const int* indices, MPI_Status* statuses) {
-    std::vector<int> codes(static_cast<size_t>(std::max(count, 0)), MPI_SUCCESS);
+    std::vector<Held> ended;
+    for (int i = 0; i < count; ++i) ended.push_back(let_go(indices ? indices[i] : i));
+    std::vector<int> codes(ended.size(), MPI_SUCCESS);
     bool bad = false;
-    for (int i = 0; i < count; ++i) {
-      const auto at = static_cast<size_t>(i);
-      codes[at] = judge(indices ? indices[i] : i);
-      bad |= codes[at] != MPI_SUCCESS;
+    for (size_t i = 0; i < ended.size(); ++i) {
+      if (ended[i]) codes[i] = report_on(*ended[i]);
+      bad |= codes[i] != MPI_SUCCESS;
     }
     if (!bad) return code;
     if (statuses != MPI_STATUSES_IGNORE)
@@ -115,6 +106,19 @@ class Mine {
     MPI_Request request;
     Held operation;
   };
+  // Null if it is not ours, or MPI keeps it.
+  Held let_go(int index) {
+    const auto one =
+        std::lower_bound(held_.begin(), held_.end(), index,
+                         [](const One& held, int wanted) { return held.index < wanted; });
+    if (one == held_.end() || one->index != index || requests_[index] != MPI_REQUEST_NULL)
+      return nullptr;
+    ours().forget(one->request, *one->operation);
+    return one->operation;
+  }
+  static int report_on(Operation& ended) {
+    return report(&ended.file(), ended.call(), ended.transfer().fault());
+  }
   const MPI_Request* const requests_;
   std::vector<One> held_;  // by rising index
 };
@@ -177,7 +181,7 @@ int test_all(Name name, int count, MPI_Request requests[], int* flag, MPI_Status
   Mine mine(count, requests);
   if (mine.none()) return real(count, requests, flag, statuses);
   if (!mine.complete_ended()) {
-    let_mpi_work();
+    progress();
     *flag = 0;
     return MPI_SUCCESS;
   }
@@ -201,7 +205,8 @@ int test_some(Name name, int count, MPI_Request requests[], int* done, int indic
   Mine mine(count, requests);
   mine.complete_ended();
   const int code = real(count, requests, done, indices, statuses);
-  if (mine.none() || *done == MPI_UNDEFINED) return code;
+  const bool looked = code == MPI_SUCCESS || code == MPI_ERR_IN_STATUS;  // or `done` says nothing
+  if (mine.none() || !looked || *done == MPI_UNDEFINED) return code;
   return mine.judge_all(code, *done, indices, statuses);
 }
 

@@ -25,7 +25,7 @@ Fault Transfer::measure(const Buffer& buffer) {
   if (buffer.count < 0) return {MPI_ERR_COUNT, fmt::format("a count of {}", buffer.count)};
   if (buffer.type == MPI_DATATYPE_NULL) return {MPI_ERR_TYPE, "the type is MPI_DATATYPE_NULL"};
   Decoder& decoder = Process::get().decoder();
-  if (auto ok = decoder.check_committed(buffer.type); !ok)
+  if (auto ok = decoder.check_committed(buffer.type, file_.comm); !ok)
     return {MPI_ERR_TYPE, ok.error().message()};
   auto type = decoder.decode(buffer.type);
   if (!type) return {MPI_ERR_TYPE, type.error().message()};

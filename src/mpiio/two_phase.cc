@@ -216,7 +216,7 @@ void TwoPhase::run() {
   }
   end_store();
   if (aggregates() && reading())  // the buffers are free when the call is over
-    own().wait_for_all(own().opened() - 1, [this] { file_.progress(); });
+    own().wait_for_all(own().opened() - 1, progress);
   exchange_.end_sends(UINT32_MAX);
   transfer_.set_moved(reading() ? moved_ : part_.length.value);
 }
@@ -227,8 +227,7 @@ void TwoPhase::step() {
   if (reading() && late_ && !opened_.empty())
     send_all(opened_.front(), own().buffer(first_number()), step_);
   exchange_.complete(step_);
-  if (!reading() && !opened_.empty())
-    own().wait_for_all(first_number(), [this] { file_.progress(); });
+  if (!reading() && !opened_.empty()) own().wait_for_all(first_number(), progress);
   end_store();
   if (behind_ && kept_.order_.known()) PMPI_Barrier(file_.comm);  // nobody stores the one before
   if (!opened_.empty()) move_first();
@@ -267,7 +266,7 @@ void TwoPhase::open_next() {
   if (near_ranks_ < kept_.rank_near_.size())
     within_memory([&] { window.places = plan::places_of(window.runs); });
   const uint32_t number = own().opened();
-  own().wait_for_all(number - 2, [this] { file_.progress(); });       // wraps, as numbers do
+  own().wait_for_all(number - 2, progress);                           // wraps, as numbers do
   if (windows_opened_ > 0) exchange_.end_sends(windows_opened_ - 1);  // those out of this half
   WindowAbout about{
       .bytes = window.bytes, .end = window.bytes, .runs = 0, .last = !windows_ || windows_->done()};
@@ -331,7 +330,7 @@ void TwoPhase::end_store() {
   constexpr auto kBetweenLooks = std::chrono::microseconds(100);
   if (!end_.valid()) return;
   while (end_.wait_for(kBetweenLooks) != std::future_status::ready) {
-    file_.progress();
+    progress();
     exchange_.progress();
   }
   if (auto moved = end_.get(); !moved) fail(moved.error());
@@ -382,7 +381,7 @@ void TwoPhase::visit_own(const WindowArea::Seen& seen) {
 void TwoPhase::visit_near(size_t aggregator) {
   WindowArea& area = kept_.areas_[aggregator];
   const uint32_t number = kept_.next_window_[aggregator]++;
-  const auto seen = area.enter(number, [this] { file_.progress(); });
+  const auto seen = area.enter(number, progress);
   if (seen.about.last) open_[aggregator] = 0, --open_count_;
   if (static_cast<int>(aggregator) == kept_.index_ && may_own_pieces()) {
     visit_own(seen);

@@ -69,7 +69,8 @@ Result<plan::TypeMap> map_in_file(Decoder& decoder, MPI_Datatype type,
 
 Fault View::make(Decoder& decoder, const Wanted& wanted, View& view) {
   for (MPI_Datatype type : {wanted.etype, wanted.filetype})
-    if (auto ok = decoder.check_committed(type); !ok) return bad_type("view", ok.error().message());
+    if (auto ok = decoder.check_committed(type, wanted.comm); !ok)
+      return bad_type("view", ok.error().message());
   auto etype = map_in_file(decoder, wanted.etype, *wanted.representation);
   if (!etype) return bad_type("etype", etype.error().message());
   auto filetype = map_in_file(decoder, wanted.filetype, *wanted.representation);
@@ -83,6 +84,8 @@ Fault View::make(Decoder& decoder, const Wanted& wanted, View& view) {
   view.representation = wanted.representation;
   view.etype_size = static_cast<uint64_t>(etype->size());
   view.map = std::move(*map);
+  const bool whole = view.map.contiguous() && !wanted.representation->converts();
+  if (whole && view.map.total()) view.whole_from = view.map.offset_of(Length()).value;
   return {};
 }
 

@@ -45,6 +45,8 @@ struct View {
   RepresentationRef representation;
   uint64_t etype_size = 1;  // in the file
   plan::TiledMap map;
+  // If it is but the rest of the file, with nothing converted: from here on.
+  std::optional<uint64_t> whole_from;
 
   // Where a position, in etypes, lies in the stream; nothing if no file is that large.
   std::optional<Length> stream(MPI_Offset position) const;
@@ -56,6 +58,7 @@ struct View {
     MPI_Datatype etype, filetype;
     RepresentationRef representation;
     bool for_writing;
+    MPI_Comm comm;  // of the file
   };
   static Fault make(Decoder& decoder, const Wanted& wanted, View& view);
 };

@@ -8,7 +8,6 @@
 #include <filesystem>
 
 #include "assembly/run_dir.h"
-#include "store/posix.h"
 
 namespace forebay::mpiio {
 namespace {
@@ -107,7 +106,7 @@ Result<std::shared_ptr<Store>> Places::server() {
   return server_ = std::move(*store);
 }
 
-Result<std::shared_ptr<Store>> Places::local(const std::string& folder) {
+Result<std::shared_ptr<PosixStore>> Places::local(const std::string& folder) {
   struct stat now = {};
   (void)::stat(folder.c_str(), &now);  // what is wrong with it, the store says
   auto& known = locals_[folder];
@@ -145,8 +144,10 @@ Result<Whereabouts> Places::find(const std::string& name, Follow follow) {
     if (auto rest = below(*path, *prefix)) {
       auto store = server();
       if (!store) return store.error();
-      return Whereabouts{std::move(*store), *rest, true, false,
-                         fmt::format("served: below {}", *prefix)};
+      return Whereabouts{.store = std::move(*store),
+                         .path = *rest,
+                         .served = true,
+                         .why = fmt::format("served: below {}", *prefix)};
     }
     for (const std::string& one : config_->client.preload)
       if (auto error = preloaded(*path, one, *prefix)) return std::move(*error);
@@ -155,9 +156,12 @@ Result<Whereabouts> Places::find(const std::string& name, Follow follow) {
   auto store = local(path->parent_path().string());
   if (!store) return store.error();
   const Local& folder = locals_[path->parent_path().string()];
-  return Whereabouts{
-      std::move(*store), path->filename().string(), false, folder.local, std::move(why),
-      folder.device};
+  return Whereabouts{.store = *store,
+                     .posix = store->get(),
+                     .path = path->filename().string(),
+                     .local = folder.local,
+                     .why = std::move(why),
+                     .device = folder.device};
 }
 
 }  // namespace forebay::mpiio

@@ -16,12 +16,14 @@
 
 #include "assembly/build.h"
 #include "store/path.h"
+#include "store/posix.h"
 
 namespace forebay::mpiio {
 
 struct Whereabouts {
   std::shared_ptr<Store> store;
-  std::string path;  // in the store
+  const PosixStore* posix = nullptr;  // which it is, if it is one
+  std::string path;                   // in the store
   bool served = false;
   bool local = false;   // a file system of this machine, in its page cache
   std::string why;      // for a person: "local: no server is configured"
@@ -39,7 +41,7 @@ class Places {
   Result<void> read_configuration();
   Result<std::string> find_prefix();
   Result<std::shared_ptr<Store>> server();
-  Result<std::shared_ptr<Store>> local(const std::string& folder);
+  Result<std::shared_ptr<PosixStore>> local(const std::string& folder);
 
   std::mutex mutex_;
   std::optional<Config> config_;
@@ -47,12 +49,12 @@ class Places {
   std::shared_ptr<Store> server_;
   Surroundings around_;
   struct Local {
-    std::weak_ptr<Store> store;
+    std::weak_ptr<PosixStore> store;
     uint64_t device = 0, inode = 0;  // of the folder: another one may have its name by now
     bool local = false;
   };
   std::map<std::string, Local> locals_;
-  std::shared_ptr<Store> recent_;  // kept: programs open one file after the other in a folder
+  std::shared_ptr<PosixStore> recent_;  // kept: programs open one file after the other in a folder
 };
 
 // The name without a prefix such as "ufs:".

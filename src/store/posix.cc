@@ -64,6 +64,9 @@ class Local final : public PosixStore {
     return posix::Handles::identity(handle);
   }
   Result<LocalFile> local_file(const Request& request) override { return ops_.local_file(request); }
+  std::weak_ptr<const Fd> at_hand(const Request& request) const override {
+    return ops_.at_hand(request);
+  }
   bool writes_whole(const Handle& file) const override {
     return fs_.local && !ops_.is_direct(file);
   }

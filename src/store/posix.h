@@ -50,6 +50,7 @@
 
 #include "core/clock.h"
 #include "core/counters.h"
+#include "core/fd.h"
 #include "store/store.h"
 
 namespace forebay {
@@ -85,6 +86,12 @@ class PosixStore : public Store {
  public:
   // Says what is wrong with the directory or the key (missing, not a directory, not readable).
   static Result<std::unique_ptr<PosixStore>> open(PosixOptions options, CounterSet& counters);
+
+  // In an application, on a local file system: the descriptor by which the store would do this read
+  // or write (without bytes, by a right that is open), for whoever does one run of bytes at a time,
+  // which needs nothing else of it. Null if data goes another way (direct). The store may close it,
+  // as any that it keeps; whoever has it in use keeps the file's space.
+  virtual std::weak_ptr<const Fd> at_hand(const Request& request) const = 0;
 
   // Is it a local file system, on which pieces are cheap (mapped)?
   virtual bool local() const = 0;

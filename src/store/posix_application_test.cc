@@ -182,6 +182,49 @@ TEST(PosixInApplication, AFileThatIsClosedIsInNobodysHand) {
   EXPECT_EQ(*rig.read(file->handle, again->right, 0, 9), "abc");
 }
 
+TEST(PosixInApplication, DescriptorsAtHandAreThoseOfTheRight) {
+  PosixOptions options = in_application();
+  options.forgets_closed = true;
+  PosixRig rig(options);
+  auto both = rig.create("f");
+  ASSERT_TRUE(both) << both.error().message();
+  const auto at_hand = [&](Op op, const Right& right) {
+    return rig.store->at_hand(
+        {.op = op, .caller = rig.caller, .handle = both->handle, .right = right});
+  };
+  auto reads = rig.open(both->handle, Access::read);
+  ASSERT_TRUE(reads) << reads.error().message();
+  const bool local = rig.store->local();
+  EXPECT_EQ(at_hand(Op::read, both->right).lock() != nullptr, local);
+  EXPECT_EQ(at_hand(Op::read, reads->right).lock() != nullptr, local);
+  EXPECT_EQ(at_hand(Op::write, reads->right).lock(), nullptr);
+  EXPECT_EQ(at_hand(Op::write, Right{"forged"}).lock(), nullptr);
+  const auto kept = at_hand(Op::write, both->right);
+  if (const auto fd = kept.lock()) {
+    EXPECT_EQ(::pwrite(fd->get(), "abc", 3, 0), 3);
+  }
+  EXPECT_EQ(*rig.read(both->handle, reads->right, 0, 9), local ? "abc" : "");
+  EXPECT_TRUE(rig.close(both->handle, both->right));
+  EXPECT_TRUE(rig.close(both->handle, reads->right));
+  EXPECT_EQ(kept.lock(), nullptr);
+  options.direct = true;
+  PosixRig direct(options);
+  auto file = direct.create("f");
+  ASSERT_TRUE(file) << file.error().message();
+  const Request write{
+      .op = Op::write, .caller = direct.caller, .handle = file->handle, .right = file->right};
+  EXPECT_EQ(direct.store->at_hand(write).lock(), nullptr);
+}
+
+TEST(PosixInApplication, AServersDescriptorsAreNot) {
+  PosixRig rig;
+  auto file = rig.create("f");
+  ASSERT_TRUE(file) << file.error().message();
+  const Request read{
+      .op = Op::read, .caller = rig.caller, .handle = file->handle, .right = file->right};
+  EXPECT_EQ(rig.store->at_hand(read).lock(), nullptr);
+}
+
 TEST(PosixInApplication, AFileThatIsRemovedWhileOpenLeavesNothing) {
   PosixRig rig(in_application());
   auto file = rig.create("f");

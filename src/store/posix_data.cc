@@ -264,14 +264,25 @@ bool Operations::is_direct(const Handle& handle) const {
   return file && is_direct(*file);
 }
 
-DescriptorPtr Operations::ready_direct(const Request& r) const {
+DescriptorPtr Operations::known_io(const File& file, const Request& r) const {
   const Access access = r.op == Op::read ? Access::read : Access::write;
-  const FilePtr file = table_.find(r.handle.bytes);
-  if (!file || !identity_.serves(*r.caller)) return nullptr;
-  File::Use use = file->use(r.right.bytes, access);
+  if (!identity_.serves(*r.caller)) return nullptr;
+  File::Use use = file.use(r.right.bytes, access);
   const bool good = use.known && use.grant.uid == r.caller->uid && allows(use.grant.access, access);
-  if (!good || !use.io || use.io->direct() < 0) return nullptr;
-  return std::move(use.io);
+  return good ? std::move(use.io) : nullptr;
+}
+
+DescriptorPtr Operations::ready_direct(const Request& r) const {
+  const FilePtr file = table_.find(r.handle.bytes);
+  DescriptorPtr io = file ? known_io(*file, r) : nullptr;
+  return io && io->direct() >= 0 ? std::move(io) : nullptr;
+}
+
+std::weak_ptr<const Fd> Operations::at_hand(const Request& r) const {
+  const FilePtr file = in_application_ && local_ ? table_.find(r.handle.bytes) : nullptr;
+  if (!file || is_direct(*file)) return {};
+  const DescriptorPtr io = known_io(*file, r);
+  return io ? std::shared_ptr<const Fd>(io, &io->fd()) : nullptr;
 }
 
 void Operations::refuse_direct(const Error& why) {

@@ -38,6 +38,7 @@ class Descriptor {
   ~Descriptor();
   Descriptor(const Descriptor&) = delete;
   int get() const { return fd_.get(); }
+  const Fd& fd() const { return fd_; }
 
   static constexpr int kNotTried = -2, kNone = -1;  // none: it could not be had
   int direct() const { return direct_.load(std::memory_order_acquire); }

@@ -51,6 +51,7 @@ class Operations {
   // The descriptors for it, if that needs no system call and the request is good; null otherwise,
   // and perform() finds out what is missing.
   DescriptorPtr ready_direct(const Request& request) const;
+  std::weak_ptr<const Fd> at_hand(const Request& request) const;
   // From here on this thread is who the request is done as.
   void become_writer(const Request& request) const;
 
@@ -121,6 +122,8 @@ class Operations {
     DescriptorPtr descriptor;
     int fd() const { return descriptor->get(); }
   };
+  // What is open already for a read or a write by a right; null: not without more ado.
+  DescriptorPtr known_io(const File& file, const Request& r) const;
   // The descriptor of the request's right, which must allow `access`; opened again if need be.
   Result<Io> use_right(At& at, const Request& r, Access access);
   // Opens what the right is for, with all that the store needs of it.

@@ -1,7 +1,7 @@
 // Single rules of MPI-IO that random programs do not reach: errors of requests, links, sequential
 // files, large counts, hints, handlers. Two ranks; returns 0 if all hold, and names those that do
 // not. Any MPI-IO should pass it.
-//   cases FOLDER                all rules but these:
+//   cases FOLDER [at-server]    all rules but these:
 //   cases FOLDER local|served   what of our own hints a program sees, without and with a server
 //   cases FOLDER striped        those of files whose stripes are known
 //   cases FOLDER unreserved     that of space, also of more than there is
@@ -99,6 +99,23 @@ void failed_requests() {
   MPI_File_close(&file);
 }
 
+// What MPI refuses has no result.
+void refused_tests() {
+  const std::string name = path(rank ? "refused1" : "refused0");
+  MPI_File file = open(MPI_COMM_SELF, name, kNew);
+  MPI_Request request;
+  MPI_File_iwrite_at(file, 0, "x", 1, MPI_CHAR, &request);
+  for (MPI_Comm comm : {MPI_COMM_WORLD, MPI_COMM_SELF})
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  int done = 1 << 30;
+  check(MPI_Testsome(1, &request, &done, nullptr, MPI_STATUSES_IGNORE) != MPI_SUCCESS,
+        "Testsome without a place for its result");
+  for (MPI_Comm comm : {MPI_COMM_WORLD, MPI_COMM_SELF})
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
+  check(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS, "Wait after that");
+  MPI_File_close(&file);
+}
+
 void names() {
   if (rank != 0) return;
   MPI_File file = open(MPI_COMM_SELF, path("target"), kNew);
@@ -163,27 +180,6 @@ void large_counts() {
   MPI_Type_free(&type);
 }
 #endif
-
-int handled = 0;
-void count_errors(MPI_File*, int*, ...) {
-  ++handled;
-}
-
-void handlers() {
-  MPI_Errhandler handler, again;
-  MPI_File_create_errhandler(count_errors, &handler);
-  MPI_File file = open(MPI_COMM_SELF, path(rank ? "handled1" : "handled0"), kNew);
-  MPI_File_set_errhandler(file, handler);
-  MPI_Errhandler_free(&handler);
-  check(MPI_File_seek(file, -1, MPI_SEEK_SET) != MPI_SUCCESS && handled == 1,
-        "a handler that its maker has freed");
-  MPI_File_get_errhandler(file, &again);
-  MPI_Errhandler_free(&again);
-  MPI_File_close(&file);
-  MPI_File_close(&file);  // not a file any more, and not a crash
-  MPI_File_get_errhandler(MPI_FILE_NULL, &again);
-  check(again == MPI_ERRORS_RETURN, "the default handler returns errors");
-}
 
 // One rank's bad argument is everybody's error, and nobody waits for ever.
 void one_bad_rank() {
@@ -367,7 +363,7 @@ std::string effective(MPI_File file, const char* key) {
 }
 
 // Values that are in effect, not those that were wished for.
-void effective_hints() {
+void effective_hints(bool at_server) {
   MPI_Info info = hinted({{"cb_nodes", "100"}});
   MPI_File file = open(MPI_COMM_WORLD, path("effective"), kNew, info);
   check(effective(file, "cb_nodes") == "2", "as many aggregators as there are ranks");
@@ -376,7 +372,8 @@ void effective_hints() {
   MPI_File_close(&file);
   MPI_Info_free(&info);
   file = open(MPI_COMM_WORLD, path("effective"), MPI_MODE_RDWR);
-  check(effective(file, "cb_buffer_size") == "1048576", "the buffer of a local file");
+  check(effective(file, "cb_buffer_size") == (at_server ? "16777216" : "1048576"),
+        "the buffer of an aggregator");
   MPI_File_close(&file);
 }
 
@@ -407,8 +404,10 @@ void sieved_writes(bool served) {
   MPI_Info_free(&info);
 }
 
-void all_rules() {
+void all_rules(bool at_server) {
+  without_communicators();
   failed_requests();
+  refused_tests();
   names();
   MPI_Barrier(MPI_COMM_WORLD);
   sequential();
@@ -417,10 +416,11 @@ void all_rules() {
   session_communicators();
 #endif
   handlers();
+  handlers_that_leave();
   one_bad_rank();
   opened_again();
+  progress_while_opening();
   between_groups();
-  without_communicators();
   collective_requests();
   far_ahead();
   many_failures();
@@ -428,7 +428,8 @@ void all_rules() {
   external32();
   registered_representations();
   hints();
-  effective_hints();
+  effective_hints(at_server);
+  cut_short();
   preallocated(false);
   persistent_realms();
   changing_types();
@@ -454,8 +455,8 @@ int main(int argc, char** argv) {
   int level = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (which.empty())
-    all_rules();
+  if (which.empty() || which == "at-server")
+    all_rules(!which.empty());
   else if (which == "readers")
     many_readers(), many_writers(), own_pieces();
   else if (which == "nodes")

@@ -25,8 +25,9 @@ constexpr int kNew = MPI_MODE_CREATE | MPI_MODE_RDWR;
 
 // Rules of opening and closing (cases_open.cc).
 void opened_again();
+void progress_while_opening();
 void between_groups();
-void without_communicators();
+void without_communicators();  // before any other
 void closed_beside_an_open();
 
 #if MPI_VERSION >= 4
@@ -35,7 +36,12 @@ void session_communicators();
 int without_init();  // instead of MPI_Init; what the program is to return
 #endif
 
+// Rules of error handlers (cases_handlers.cc).
+void handlers();
+void handlers_that_leave();
+
 // Rules of sizes (cases_sizes.cc).
+void cut_short();
 void preallocated(bool without_room);
 
 // Rules of data representations (cases_represented.cc).

@@ -107,25 +107,66 @@ void between_groups() {
   MPI_Comm_free(&own);
 }
 
-// An MPI may run out of communicators, of which each file has one.
-void without_communicators() {
-  constexpr size_t kMost = 3000;
-  std::vector<MPI_Comm> comms(1);
-  MPI_Comm_dup(MPI_COMM_WORLD, &comms[0]);
-  MPI_Comm_set_errhandler(comms[0], MPI_ERRORS_RETURN);
-  for (MPI_Comm more; comms.size() < kMost && MPI_Comm_dup(comms[0], &more) == MPI_SUCCESS;)
-    comms.push_back(more);
+namespace {
+
+// An MPI may run out of communicators, of which each file has one. The error is one of opening, on
+// all ranks, whatever the handler of the communicator does: here it would end the program.
+void opened_without(const char* what, bool expected) {
   MPI_File file = MPI_FILE_NULL;
-  const bool none = comms.size() < kMost;
   int error_class = MPI_SUCCESS;
-  MPI_Error_class(MPI_File_open(comms[0], path("alone").c_str(), kNew, MPI_INFO_NULL, &file),
+  MPI_Error_class(MPI_File_open(MPI_COMM_WORLD, path("alone").c_str(), kNew, MPI_INFO_NULL, &file),
                   &error_class);
-  check((error_class == MPI_ERR_OTHER) == none && (file == MPI_FILE_NULL) == none,
-        "a file for which there is no communicator");
-  if (file != MPI_FILE_NULL) MPI_File_close(&file);
-  for (; comms.size() > 1; comms.pop_back()) MPI_Comm_free(&comms.back());
-  check(opens(comms[0], path("alone"), kNew), "a file when there are communicators again");
-  MPI_Comm_free(&comms[0]);
+  check((error_class == MPI_SUCCESS) == expected && (file != MPI_FILE_NULL) == expected, what);
+  check(expected || error_class == MPI_ERR_OTHER, what);
+  if (file == MPI_FILE_NULL) return;
+  check(MPI_File_write_at_all(file, rank, "x", 1, MPI_CHAR, MPI_STATUS_IGNORE) == MPI_SUCCESS,
+        what);
+  MPI_File_close(&file);
+}
+
+constexpr size_t kMostComms = 3000;
+std::vector<MPI_Comm> all_communicators(MPI_Comm of) {
+  std::vector<MPI_Comm> comms(1);
+  MPI_Comm_dup(of, &comms[0]);
+  MPI_Comm_set_errhandler(comms[0], MPI_ERRORS_RETURN);
+  for (MPI_Comm more; comms.size() < kMostComms && MPI_Comm_dup(comms[0], &more) == MPI_SUCCESS;)
+    comms.push_back(more);
+  return comms;
+}
+
+}  // namespace
+
+void without_communicators() {
+  std::vector<MPI_Comm> comms;
+  if (rank == 1) comms = all_communicators(MPI_COMM_SELF);
+  int none = comms.size() > 1 && comms.size() < kMostComms;
+  MPI_Bcast(&none, 1, MPI_INT, 1, MPI_COMM_WORLD);
+  opened_without("a file when one rank has no communicator", !none);
+  for (MPI_Comm& comm : comms) MPI_Comm_free(&comm);
+  comms = all_communicators(MPI_COMM_WORLD);
+  opened_without("a file when there is no communicator", !none);
+  MPI_Comm_free(&comms.back());
+  comms.pop_back();
+  opened_without("a file when there is one", true);
+  for (MPI_Comm& comm : comms) MPI_Comm_free(&comm);
+  opened_without("a file when there are communicators again", true);
+}
+
+// MPI goes on while a rank waits for others in an open, whatever messages nobody has taken yet.
+void progress_while_opening() {
+  check(opens(MPI_COMM_WORLD, path("progress"), kNew), "the first file of a communicator");
+  const int tag = 32767;  // the largest that every MPI has
+  std::vector<char> big(8 << 20, 'x');
+  const int size = static_cast<int>(big.size());
+  MPI_Request request = MPI_REQUEST_NULL;
+  char small = 's';
+  if (rank == 1) MPI_Isend(&small, 1, MPI_CHAR, 0, tag, MPI_COMM_WORLD, &request);
+  if (rank == 0) MPI_Probe(1, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  if (rank == 0) MPI_Isend(big.data(), size, MPI_CHAR, 1, 5, MPI_COMM_WORLD, &request);
+  if (rank == 1) MPI_Recv(big.data(), size, MPI_CHAR, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  check(opens(MPI_COMM_WORLD, path("progress"), kNew), "an open while a message is under way");
+  if (rank == 0) MPI_Recv(&small, 1, MPI_CHAR, 1, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
 void opened_again() {

@@ -2,11 +2,11 @@
 """mpiio_cases on Forebay's MPI-IO:
 
     cases_ours.py BUILD MPI [threads|readers|nodes|striped|watched|unreserved|sessions] [--apart]
-                  [--hints HINTS]
+                  [--served] [--hints HINTS]
 
 --apart: each of the two ranks (of `readers`: six; of `nodes`: two pairs) in a name space of
-processes of its own, which looks to us like another node (needs root). --hints: of every file, as
-FOREBAY_HINTS has them."""
+processes of its own, which looks to us like another node (needs root). --served: through a server.
+--hints: of every file, as FOREBAY_HINTS has them."""
 import argparse
 import contextlib
 import os
@@ -22,6 +22,7 @@ parser.add_argument("mpi")
 parser.add_argument("which", nargs="?", choices=["threads", "readers", "nodes", "striped", "watched",
                                                   "unreserved", "sessions"])
 parser.add_argument("--apart", action="store_true")
+parser.add_argument("--served", action="store_true")
 parser.add_argument("--hints")
 options = parser.parse_args()
 if options.apart and os.geteuid() != 0:
@@ -45,6 +46,13 @@ def cases(words, variables=None, preload=()):
         return launch.run(
             launch.command(mpi, ranks, launch.libraries(build, mpi, ranks) + list(preload), words,
                            variables), 90, env)
+
+
+def through_a_server(scratch):
+    with launch.Server(build, scratch) as server:
+        code, text = cases([server.data, options.which or "at-server"],
+                           {"FOREBAY_CLIENT_SERVER": server.run_dir})
+        return f"{text}\nserved: {code}" if code else None
 
 
 def hints_that_need_a_server(scratch):
@@ -151,7 +159,9 @@ def what_was_watched(scratch):
 
 
 with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="forebay-cases-") as scratch:
-    if options.which == "striped":
+    if options.served:
+        code, text, failure = 0, "", through_a_server(scratch)
+    elif options.which == "striped":
         code, text, failure = 0, "", stripes_that_are_reported(scratch)
     elif options.which == "unreserved":
         code, text, failure = 0, "", space_that_is_written(scratch)

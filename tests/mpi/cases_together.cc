@@ -509,19 +509,30 @@ void realms_beside_busy_threads() {
   MPI_Info_free(&info);
 }
 
-// MPI goes on while a rank waits for others in a collective call.
+// MPI goes on while a rank waits for others: in a collective call, for one that does not block, and
+// when it closes.
 void progress_while_waiting() {
   MPI_Info info = hinted({{"romio_cb_write", "enable"}});
   MPI_File file = open(MPI_COMM_WORLD, path("progress"), kNew, info);
   std::vector<char> big(8 << 20, 'x'), other(8 << 20);
-  MPI_Request request = MPI_REQUEST_NULL;
-  if (rank == 0) MPI_Isend(big.data(), 8 << 20, MPI_CHAR, 1, 5, MPI_COMM_WORLD, &request);
-  if (rank == 1) MPI_Recv(other.data(), 8 << 20, MPI_CHAR, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Request message = MPI_REQUEST_NULL, write;
+  const auto send_to_a_late_rank = [&] {
+    MPI_Wait(&message, MPI_STATUS_IGNORE);
+    if (rank == 0) MPI_Isend(big.data(), 8 << 20, MPI_CHAR, 1, 5, MPI_COMM_WORLD, &message);
+    if (rank == 1)
+      MPI_Recv(other.data(), 8 << 20, MPI_CHAR, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  };
+  send_to_a_late_rank();
   check(MPI_File_write_at_all(file, rank * 10, "0123456789", 10, MPI_CHAR, MPI_STATUS_IGNORE) ==
             MPI_SUCCESS,
         "a collective call while a message is under way");
-  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  send_to_a_late_rank();
+  MPI_File_iwrite_at_all(file, rank * 10, "0123456789", 10, MPI_CHAR, &write);
+  check(MPI_Wait(&write, MPI_STATUS_IGNORE) == MPI_SUCCESS,
+        "a collective request while a message is under way");
+  send_to_a_late_rank();
   MPI_File_close(&file);
+  MPI_Wait(&message, MPI_STATUS_IGNORE);
   MPI_Info_free(&info);
 }
 
