@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "mpiio/crew.h"
 #include "mpiio/process.h"
 #include "mpiio/two_phase.h"
 
@@ -28,8 +29,11 @@ constexpr uint64_t kMostNumbers = 1 << 26;  // of all ranks' views, at an aggreg
 constexpr uint64_t kManyNumbers = 1 << 16;
 // Of persistent realms, unless the user says it: what one rank moves by itself is cut at borders.
 constexpr uint64_t kLeastRealm = 1_MiB;
-// Measured: where every rank's own requests are as good as an aggregator's.
-constexpr uint64_t kLargePieceLocal = 64_KiB, kLargePiece = 1_MiB;
+// Measured: where every rank's own requests are as good as an aggregator's. Local writes of a file
+// go one after the other, and who waits takes a processor; local reads are one copy instead of two.
+constexpr uint64_t kLargePiece = 1_MiB, kLargeLocalWrite = 256_KiB, kLargeLocalRead = 32_KiB;
+// And of reads, so few bytes of a rank that each maps or reads its pieces as soon as all have met.
+constexpr uint64_t kFewBytes = 512_KiB;
 constexpr uint32_t kMostRuns = 65536;                // of a window
 constexpr uint64_t kMostBuffer = uint64_t{1} << 30;  // of a half: MPI counts in ints
 const char* const kTooMuch = "the ranks' views are too irregular to be sent around";
@@ -181,6 +185,7 @@ plan::Method Collective::choose(Direction direction) const {
     describable = describable && one.describable;
   }
   const Settings& settings = summaries_.front().settings;
+  const bool reads = direction == Direction::read;
   return plan::choose_method(
       {.regions = regions,
        .describable = describable,
@@ -188,10 +193,11 @@ plan::Method Collective::choose(Direction direction) const {
        .kept = static_cast<plan::Wish>(settings.keep) == plan::Wish::enable,
        .bytes = bytes,
        .piece = piece,
-       .large_piece = settings.local ? kLargePieceLocal : kLargePiece,
-       // Through a mapping; writes of a file go one after the other.
-       .cheap_if_dense = settings.local && direction == Direction::read,
-       .wish = static_cast<plan::Wish>(settings.wish[direction == Direction::write ? 1 : 0])});
+       .large_piece = !settings.local ? kLargePiece
+                      : reads         ? kLargeLocalRead
+                                      : kLargeLocalWrite,
+       .cheap_if_dense = settings.local && reads && bytes < kFewBytes * summaries_.size(),
+       .wish = static_cast<plan::Wish>(settings.wish[reads ? 0 : 1])});
 }
 
 // What rank 0's user says, who may have said something else since the last call.
@@ -250,7 +256,7 @@ Collective::AreaNews Collective::make_own_area(const Settings& settings) {
   auto area = Process::get().areas().make({half + extended, kMostRuns});
   if (!area) return news;
   news.place = area->place();
-  news.window = area->opened();
+  news.window = area->planned();
   news.made = 1;
   areas_[static_cast<size_t>(index_)] = std::move(*area);
   return news;
@@ -314,7 +320,8 @@ void Collective::learn_who_is_near() {
   const char near_all = std::count(near_.begin(), near_.end(), 1) == static_cast<ptrdiff_t>(count);
   rank_near_.assign(ranks, 0);
   const bool told = !file_.gather(&near_all, 1, rank_near_.data());
-  if (told && std::count(rank_near_.begin(), rank_near_.end(), 1) == file_.ranks) return;
+  all_near_ = told && std::count(rank_near_.begin(), rank_near_.end(), 1) == file_.ranks;
+  if (all_near_) return;
   std::vector<int> send(ranks, 0), send_from(ranks, 0), receive_from(ranks);
   for (size_t a = 0; a < count; ++a) {
     send[static_cast<size_t>(aggregators_[a])] = 1;
@@ -530,7 +537,10 @@ void Collective::together(Transfer& transfer) {
   ++together_;
   together_why_ = why_;
   order_ = choose_order();
-  TwoPhase(*this, transfer, realms).run();
+  if (all_near_)
+    Crew(*this, transfer, realms).run();
+  else
+    TwoPhase(*this, transfer, realms).run();
 }
 
 void Collective::run(Transfer& transfer) {

@@ -35,6 +35,8 @@ class Collective {
   std::string explanation() const;
 
  private:
+  friend class WindowedCall;
+  friend class Crew;
   friend class TwoPhase;
 
   static constexpr size_t kQuantiles = 8;
@@ -135,6 +137,7 @@ class Collective {
   std::vector<WindowArea> areas_;      // by aggregator; of those that are near
   std::vector<char> near_;             // by aggregator: is it near to this rank?
   std::vector<char> rank_near_;        // by rank: is it near to this aggregator?
+  bool all_near_ = false;              // every rank to every aggregator
   std::vector<uint32_t> next_window_;  // by aggregator
   std::vector<plan::TiledMap> views_;  // by rank, of an aggregator
   std::vector<plan::ViewPart> parts_;  // by rank, of an aggregator; of the call

@@ -376,7 +376,7 @@ void effective_hints() {
   MPI_File_close(&file);
   MPI_Info_free(&info);
   file = open(MPI_COMM_WORLD, path("effective"), MPI_MODE_RDWR);
-  check(effective(file, "cb_buffer_size") == "1048576", "the buffer of a local file");
+  check(effective(file, "cb_buffer_size") == "2097152", "the buffer of a local file");
   MPI_File_close(&file);
 }
 
