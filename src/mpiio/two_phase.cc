@@ -170,20 +170,19 @@ void TwoPhase::open_next() {
   Window window;
   window.own = plan::OwnPieces(least_own());
   window.runs = next_runs();
-  for (const Extent& run : window.runs) window.bytes += run.length.value;
-  if (near_ranks_ < kept_.rank_near_.size())
+  if (near_ranks_ < kept_.rank_near_.size()) {
     within_memory([&] { window.places = plan::places_of(window.runs); });
+    if (window.places.empty()) window.runs.clear();  // without memory for them
+  }
+  for (const Extent& run : window.runs) window.bytes += run.length.value;
   const uint32_t number = own_area().planned();
   if (reading() && windows_opened_ >= 2) free_half_of(number - 2);
   if (windows_opened_ > 0) exchange_.end_sends(windows_opened_ - 1);  // those out of this half
   const bool last = no_more_windows();
-  const std::vector<Extent> runs = window.runs;  // as near ranks know them
-  if (reading()) {
-    const uint64_t there = fill(window, own_area().buffer(number));
-    own_area().filled(number, there);
-    cut(window.runs, there);  // far ranks need not know of more
-  }
-  own_area().plan(runs, {.bytes = window.bytes, .ranks = near_ranks_, .last = last});
+  const uint64_t there = reading() ? fill(window, own_area().buffer(number)) : window.bytes;
+  if (reading()) own_area().filled(number, there);
+  own_area().plan(window.runs, {.bytes = window.bytes, .ranks = near_ranks_, .last = last});
+  cut(window.runs, there);  // far ranks need not know of more
   tell_far_ranks(window, last);
   opened_.push_back(std::move(window));
   if (!reading()) receive_all(opened_.back(), own_area().buffer(number));
