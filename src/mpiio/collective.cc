@@ -20,9 +20,10 @@ enum Order : uint64_t { kByOffset, kByTarget, kByWhatPays };
 
 constexpr std::string_view kKinds[] = {"", "even", "balanced", "striped", "given"};
 
-// Views whose descriptions are longer are cut to what each call needs of them; and that, if it is
-// longer than this, to what each aggregator needs of it.
-constexpr size_t kMostNumbersKept = 4096, kMostNumbersToAll = 48;
+// What a call needs of a long view is cut to what each aggregator needs of it, if it is longer than
+// this.
+constexpr size_t kMostNumbersToAll = 48;
+constexpr uint64_t kMostKept = 1 << 21;  // numbers of all ranks' views, from call to call
 constexpr uint64_t kLeastCache = 1_MiB;
 constexpr uint64_t kMostNumbers = 1 << 26;  // of all ranks' views, at an aggregator
 // From here on ranks ask each other whether their memory suffices for them.
@@ -120,7 +121,9 @@ Collective::Summary Collective::summarize(const Transfer& transfer) {
   for (size_t k = 0; k < kQuantiles; ++k)
     mine.quantiles[k] =
         part.view.offset_of(part.from + Length(part.length.value / kQuantiles * k)).value;
-  mine.unsent = sent_view_ != file_.view_number;
+  if (!told_) told_.emplace(kMostKept / static_cast<uint64_t>(file_.ranks));
+  mine.unsent = !told_->use(part.view);
+  mine.slot = told_->slot();
   mine.new_type = sized_for_type_ && *sized_for_type_ != transfer.memory_type();
   return mine;
 }
@@ -128,10 +131,8 @@ Collective::Summary Collective::summarize(const Transfer& transfer) {
 Collective::Described Collective::describe(const plan::ViewPart& part, const plan::Realms& realms) {
   Described described;
   const bool fits = enough_memory([&] {
-    if (long_view_ != file_.view_number)
-      described.whole_view = part.view.encode(described.numbers, kMostNumbersKept);
+    described.whole_view = told_->describe(described.numbers);
     if (described.whole_view) return;
-    long_view_ = file_.view_number;
     if (part.encode(described.numbers, kMostNumbersToAll)) return;
     for (const plan::TiledMap& realm : realms) {
       part.encode_in(realm, described.numbers);
@@ -268,7 +269,7 @@ bool Collective::make_areas(const Settings& settings) {
   ready_ = false;
   give_areas_back();
   views_.assign(static_cast<size_t>(file_.ranks), {});
-  sent_view_ = UINT32_MAX;
+  if (told_) told_->forget();
   aggregators_ = plan::choose_aggregators(file_.nodes, static_cast<uint32_t>(settings.limit),
                                           static_cast<uint32_t>(settings.per_node));
   const auto mine = std::find(aggregators_.begin(), aggregators_.end(), file_.rank);
@@ -334,15 +335,15 @@ void Collective::learn_who_is_near() {
                  receive.data(), receive_from.data(), MPI_CHAR, file_.comm);
 }
 
-// Ranks send the aggregators the views that these do not have yet, and of irregular ones to each
-// what lies in its realm. A fault, on all ranks, if that
-// is too much.
+// Ranks send the aggregators the views that these do not have yet, or of irregular ones to each
+// what lies in its realm. A fault, on all ranks, if that is too much.
 Fault Collective::send_views(const Transfer& transfer, const plan::Realms& realms,
                              Received& received) {
   Described mine;
   const plan::ViewPart part = transfer.part();
   if (summaries_[static_cast<size_t>(file_.rank)].unsent && !part.empty())
     mine = describe(part, realms);
+  numbers_ += mine.numbers.size() * (mine.ends.empty() ? aggregators_.size() : 1);
   bool all_there = false;
   if (auto fault = tell_sizes(mine, received, all_there); fault || all_there) return fault;
   const size_t ranks = summaries_.size();
@@ -393,7 +394,8 @@ Fault Collective::tell_sizes(const Described& mine, Received& received, bool& al
     Received::Size size;
     std::array<int64_t, (Gathering::kMostBytes - sizeof(Received::Size)) / sizeof(int64_t)> numbers;
   };
-  const Received::Size own{mine.numbers.size(), mine.whole_view, !mine.ends.empty(), mine.failed};
+  const Received::Size own{mine.numbers.size(), mine.whole_view, !mine.ends.empty(), mine.failed,
+                           told_ ? told_->let_go() : 0};
   if (!file_.meeting->gathering()) return file_.gather(&own, sizeof own, received.sizes.data());
   Told told{own, {}};
   static_assert(kMostNumbersToAll <= told.numbers.size());
@@ -429,6 +431,8 @@ Fault Collective::agree_if_many(bool fits, const Received& received) const {
 void Collective::take_parts(const Received& received) {
   for (size_t rank = 0; rank < summaries_.size(); ++rank) {
     const Summary& one = summaries_[rank];
+    for (size_t slot = 0; slot < views_[rank].size(); ++slot)
+      if (received.sizes[rank].let_go >> slot & 1) views_[rank][slot] = {};
     if (one.length == 0) continue;
     const Extent around{Offset(one.low), Length(one.end - one.low)};
     std::span<const int64_t> of(received.numbers.data() + received.from[rank],
@@ -444,12 +448,13 @@ void Collective::take_parts(const Received& received) {
     if (one.unsent) {
       auto view = plan::TiledMap::decode(of);
       FOREBAY_ASSERT(view.has_value(), "a rank described its view wrongly");
-      views_[rank] = std::move(*view);
+      views_[rank][one.slot] = std::move(*view);
     }
-    const uint64_t total = views_[rank].total().value;
+    const plan::TiledMap& view = views_[rank][one.slot];
+    const uint64_t total = view.total().value;
     FOREBAY_ASSERT(one.from <= total && one.length <= total - one.from,
                    "a rank's access lies beyond the view that is known of it");
-    parts_[rank] = {views_[rank], Length(one.from), Length(one.length), around};
+    parts_[rank] = {view, Length(one.from), Length(one.length), around};
   }
 }
 
@@ -469,7 +474,9 @@ Fault Collective::exchange_views(const Transfer& transfer, const plan::Realms& r
     if (index_ >= 0) take_parts(received);
   });
   if (auto fault = agree_if_many(fits, received)) return fault;
-  if (received.sizes[static_cast<size_t>(file_.rank)].whole_view) sent_view_ = file_.view_number;
+  if (!any || !told_) return {};
+  received.sizes[static_cast<size_t>(file_.rank)].whole_view ? told_->told_whole()
+                                                             : told_->told_part();
   return {};
 }
 
@@ -585,10 +592,11 @@ std::string Collective::explanation() const {
     return fmt::format("{} collective calls, every rank by itself: {}", calls_, why_);
   return fmt::format(
       "{} collective calls, {} of them in two phases ({}){}: {} aggregators ({}), buffers of {} "
-      "bytes ({}), realms: {}{}{}{}{}{}{}",
+      "bytes ({}), views of this rank told in {} numbers, realms: {}{}{}{}{}{}{}",
       calls_, together_, together_why_,
       why_ == together_why_ ? "" : fmt::format(", the last one not ({})", why_),
-      aggregators_.size(), why_so_many(), made_for_.buffer, why_such_buffers(), realms_why_,
+      aggregators_.size(), why_so_many(), made_for_.buffer, why_such_buffers(), numbers_,
+      realms_why_,
       given_unused_.empty() ? "" : fmt::format(", not as given, since {}", given_unused_),
       sizes_ > 1 ? fmt::format(", of {} sizes one after the other", sizes_) : "",
       file_.kept_realms ? ", kept in memory" : "", explain(striping()),

@@ -41,6 +41,10 @@ class TiledMap {
   // As of a TypeMap, from one tile to the next too.
   bool monotone() const;
 
+  // Have both the same bytes in the same order, by a look at their nodes? No to some that have, and
+  // without memory.
+  bool same(const TiledMap& other) const noexcept;
+
   // Where byte `position` of the stream lies; position < total().
   Offset offset_of(Length position) const;
   // The smallest position from which on every byte lies at or beyond `offset`: where to append to

@@ -435,6 +435,7 @@ void all_rules() {
   many_pieces();
   pieces_far_apart();
   irregular_views();
+  views_that_come_again();
   own_pieces();
   buffers_beyond_a_limit();
   full_disk_together();
@@ -466,6 +467,8 @@ int main(int argc, char** argv) {
     preallocated(true);
   else if (which == "watched")
     watched_files();
+  else if (which == "views")
+    views_that_come_again();
   else if (!threads)
     sieved_writes(which == "served");
   else if (level == MPI_THREAD_MULTIPLE)
