@@ -1,40 +1,19 @@
 #include "core/rows.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace forebay {
 namespace {
 
-template <size_t length>
-void copy_equal(RowCopy rows) {
-  for (; rows.count > 0; --rows.count) {
-    std::memcpy(rows.to, rows.from, length);
-    rows.to += rows.to_stride;
-    rows.from += rows.from_stride;
-  }
-}
-
-void copy_any(RowCopy rows) {
-  for (; rows.count > 0; --rows.count) {
-    std::memcpy(rows.to, rows.from, rows.length);
-    rows.to += rows.to_stride;
-    rows.from += rows.from_stride;
-  }
-}
-
-// fn(row in memory, its place among the bytes) over the cursor's next bytes.
-template <class Fn>
-void for_each_row(const Memory& memory, ExtentCursor& cursor, uint64_t bytes, Fn&& fn) {
-  for (uint64_t place = 0; place < bytes;) {
-    Row row = row_at(memory.shape, cursor);
-    const uint64_t left = bytes - place;
-    row.first.length = std::min(row.first.length, Length(left));
-    row.count = std::min(row.count, left / row.first.length.value);
-    fn(row, place);
-    const uint64_t moved = row.first.length.value * row.count;
-    cursor.advance(Length(moved));
-    place += moved;
+// Between the cursor's next bytes and as many, one after the other.
+void copy_dense(const Memory& memory, ExtentCursor& cursor, std::byte* dense, uint64_t bytes,
+                RowTo to) {
+  while (bytes > 0) {
+    const Nest nest = nest_at(memory.shape, cursor, bytes);
+    copy_nest(nest, memory.at(nest.first.offset), dense, to);
+    cursor.advance(Length(nest.bytes));
+    dense += nest.bytes;
+    bytes -= nest.bytes;
   }
 }
 
@@ -51,21 +30,38 @@ Row row_at(const Extents& walked, const ExtentCursor& cursor) {
   return {one.first, loop.count - index, loop.stride};
 }
 
-// For the sizes of numbers, and of a cache line, a call of memcpy is most of the time.
-void copy_rows(RowCopy rows) {
-  switch (rows.length) {
-    case 4:
-      return copy_equal<4>(rows);
-    case 8:
-      return copy_equal<8>(rows);
-    case 16:
-      return copy_equal<16>(rows);
-    case 32:
-      return copy_equal<32>(rows);
-    case 64:
-      return copy_equal<64>(rows);
-    default:
-      return copy_any(rows);
+Nest nest_at(const Extents& walked, const ExtentCursor& cursor, uint64_t most) {
+  Nest nest{cursor.current(), {{{1, 0}, {1, 0}, {1, 0}}}, 0};
+  nest.first.length = std::min(nest.first.length, Length(most));
+  nest.bytes = nest.first.length.value;
+  const bool equal = walked.blocks().size() == 1 && nest.first.length == walked.blocks()[0].length;
+  if (!equal) return nest;
+  uint64_t piece = cursor.position().value / nest.bytes;
+  const size_t loops = walked.loops().size();
+  for (size_t i = 0; i < std::min(loops, nest.loops.size()); ++i) {
+    const Stride& loop = walked.loops()[loops - 1 - i];
+    const uint64_t count = std::min(loop.count - piece % loop.count, most / nest.bytes);
+    if (count < 2) break;
+    nest.loops[i] = {count, loop.stride};
+    nest.bytes *= count;
+    if (count < loop.count) break;  // not from its beginning to its end
+    piece /= loop.count;
+  }
+  return nest;
+}
+
+void copy_nest(const Nest& nest, std::byte* memory, std::byte* dense, RowTo to) {
+  const auto length = static_cast<int64_t>(nest.first.length.value);
+  const auto& [row, plane, space] = nest.loops;
+  for (uint64_t c = 0; c < space.count; ++c) {
+    for (uint64_t b = 0; b < plane.count; ++b) {
+      std::byte* const at =
+          memory + static_cast<int64_t>(b) * plane.stride + static_cast<int64_t>(c) * space.stride;
+      copy_rows(to == RowTo::row
+                    ? RowCopy{dense, length, at, row.stride, nest.first.length.value, row.count}
+                    : RowCopy{at, row.stride, dense, length, nest.first.length.value, row.count});
+      dense += length * static_cast<int64_t>(row.count);
+    }
   }
 }
 
@@ -95,19 +91,12 @@ void copy_row(const Row& row, std::byte* first, const Memory& memory, ExtentCurs
 }
 
 void copy_out(const Memory& memory, ExtentCursor& cursor, std::span<std::byte> bytes) {
-  for_each_row(memory, cursor, bytes.size(), [&](const Row& row, uint64_t place) {
-    const uint64_t length = row.first.length.value;
-    copy_rows({bytes.data() + place, static_cast<int64_t>(length), memory.at(row.first.offset),
-               row.stride, length, row.count});
-  });
+  copy_dense(memory, cursor, bytes.data(), bytes.size(), RowTo::row);
 }
 
 void copy_in(std::span<const std::byte> bytes, const Memory& memory, ExtentCursor& cursor) {
-  for_each_row(memory, cursor, bytes.size(), [&](const Row& row, uint64_t place) {
-    const uint64_t length = row.first.length.value;
-    copy_rows({memory.at(row.first.offset), row.stride, bytes.data() + place,
-               static_cast<int64_t>(length), length, row.count});
-  });
+  // They are read only, this way.
+  copy_dense(memory, cursor, const_cast<std::byte*>(bytes.data()), bytes.size(), RowTo::memory);
 }
 
 }  // namespace forebay

@@ -2,6 +2,8 @@
 // them a row at a time costs a fraction of what a piece at a time does.
 #pragma once
 
+#include <array>
+#include <cstring>
 #include <span>
 
 #include "core/extents.h"
@@ -29,11 +31,56 @@ struct RowCopy {
   uint64_t length;
   uint64_t count;
 };
-void copy_rows(RowCopy rows);
+namespace detail {
+template <size_t length>
+inline void copy_equal(RowCopy rows) {
+  for (; rows.count > 0; --rows.count) {
+    std::memcpy(rows.to, rows.from, length);
+    rows.to += rows.to_stride;
+    rows.from += rows.from_stride;
+  }
+}
+}  // namespace detail
+
+// For the sizes of numbers, and of a cache line, a call of memcpy is most of the time. Inline: to
+// pass rows in memory makes the processor wait for all copies before, if these miss its cache.
+inline void copy_rows(const RowCopy& rows) {
+  switch (rows.length) {
+    case 4:
+      return detail::copy_equal<4>(rows);
+    case 8:
+      return detail::copy_equal<8>(rows);
+    case 16:
+      return detail::copy_equal<16>(rows);
+    case 32:
+      return detail::copy_equal<32>(rows);
+    case 64:
+      return detail::copy_equal<64>(rows);
+    default:
+      for (uint64_t i = 0; i < rows.count; ++i)
+        std::memcpy(rows.to + static_cast<int64_t>(i) * rows.to_stride,
+                    rows.from + static_cast<int64_t>(i) * rows.from_stride, rows.length);
+  }
+}
+
+// Equal pieces in loops, the innermost first.
+struct Nest {
+  Extent first;
+  std::array<Stride, 3> loops;
+  uint64_t bytes = 0;  // in all
+};
+
+// What is left of the cursor's current piece, and, if that is all of it, the pieces from it on in
+// whole loops, as far as they fit in so many bytes.
+Nest nest_at(const Extents& walked, const ExtentCursor& cursor, uint64_t most);
+
+enum class RowTo : bool { memory, row };
+// Copies between a nest's pieces, the first of which lies at `memory`, and as many bytes one after
+// the other.
+void copy_nest(const Nest& nest, std::byte* memory, std::byte* dense, RowTo to);
 
 // Copies between a row whose first piece lies at `first` and the cursor's next bytes, which are as
 // many and of any shape. `memory` is what the cursor walks.
-enum class RowTo : bool { memory, row };
 void copy_row(const Row& row, std::byte* first, const Memory& memory, ExtentCursor& cursor,
               RowTo to);
 // The same of as many of its pieces as lie in one piece of memory, `most` at most, or of one that

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "mpiio/crew.h"
 #include "mpiio/process.h"
 #include "mpiio/two_phase.h"
 
@@ -19,17 +20,21 @@ enum Order : uint64_t { kByOffset, kByTarget, kByWhatPays };
 
 constexpr std::string_view kKinds[] = {"", "even", "balanced", "striped", "given"};
 
-// Views whose descriptions are longer are cut to what each call needs of them; and that, if it is
-// longer than this, to what each aggregator needs of it.
-constexpr size_t kMostNumbersKept = 4096, kMostNumbersToAll = 48;
+// What a call needs of a long view is cut to what each aggregator needs of it, if it is longer than
+// this.
+constexpr size_t kMostNumbersToAll = 48;
+constexpr uint64_t kMostKept = 1 << 21;  // numbers of all ranks' views, from call to call
 constexpr uint64_t kLeastCache = 1_MiB;
 constexpr uint64_t kMostNumbers = 1 << 26;  // of all ranks' views, at an aggregator
 // From here on ranks ask each other whether their memory suffices for them.
 constexpr uint64_t kManyNumbers = 1 << 16;
 // Of persistent realms, unless the user says it: what one rank moves by itself is cut at borders.
 constexpr uint64_t kLeastRealm = 1_MiB;
-// Measured: where every rank's own requests are as good as an aggregator's.
-constexpr uint64_t kLargePieceLocal = 64_KiB, kLargePiece = 1_MiB;
+// Measured: where every rank's own requests are as good as an aggregator's. Local writes of a file
+// go one after the other, and who waits takes a processor; local reads are one copy instead of two.
+constexpr uint64_t kLargePiece = 1_MiB, kLargeLocalWrite = 256_KiB, kLargeLocalRead = 32_KiB;
+// And of reads, so few bytes of a rank that each maps or reads its pieces as soon as all have met.
+constexpr uint64_t kFewBytes = 512_KiB;
 constexpr uint32_t kMostRuns = 65536;                // of a window
 constexpr uint64_t kMostBuffer = uint64_t{1} << 30;  // of a half: MPI counts in ints
 const char* const kTooMuch = "the ranks' views are too irregular to be sent around";
@@ -116,7 +121,9 @@ Collective::Summary Collective::summarize(const Transfer& transfer) {
   for (size_t k = 0; k < kQuantiles; ++k)
     mine.quantiles[k] =
         part.view.offset_of(part.from + Length(part.length.value / kQuantiles * k)).value;
-  mine.unsent = sent_view_ != file_.view_number;
+  if (!told_) told_.emplace(kMostKept / static_cast<uint64_t>(file_.ranks));
+  mine.unsent = !told_->use(part.view);
+  mine.slot = told_->slot();
   mine.new_type = sized_for_type_ && *sized_for_type_ != transfer.memory_type();
   return mine;
 }
@@ -124,10 +131,8 @@ Collective::Summary Collective::summarize(const Transfer& transfer) {
 Collective::Described Collective::describe(const plan::ViewPart& part, const plan::Realms& realms) {
   Described described;
   const bool fits = enough_memory([&] {
-    if (long_view_ != file_.view_number)
-      described.whole_view = part.view.encode(described.numbers, kMostNumbersKept);
+    described.whole_view = told_->describe(described.numbers);
     if (described.whole_view) return;
-    long_view_ = file_.view_number;
     if (part.encode(described.numbers, kMostNumbersToAll)) return;
     for (const plan::TiledMap& realm : realms) {
       part.encode_in(realm, described.numbers);
@@ -181,6 +186,7 @@ plan::Method Collective::choose(Direction direction) const {
     describable = describable && one.describable;
   }
   const Settings& settings = summaries_.front().settings;
+  const bool reads = direction == Direction::read;
   return plan::choose_method(
       {.regions = regions,
        .describable = describable,
@@ -188,10 +194,11 @@ plan::Method Collective::choose(Direction direction) const {
        .kept = static_cast<plan::Wish>(settings.keep) == plan::Wish::enable,
        .bytes = bytes,
        .piece = piece,
-       .large_piece = settings.local ? kLargePieceLocal : kLargePiece,
-       // Through a mapping; writes of a file go one after the other.
-       .cheap_if_dense = settings.local && direction == Direction::read,
-       .wish = static_cast<plan::Wish>(settings.wish[direction == Direction::write ? 1 : 0])});
+       .large_piece = !settings.local ? kLargePiece
+                      : reads         ? kLargeLocalRead
+                                      : kLargeLocalWrite,
+       .cheap_if_dense = settings.local && reads && bytes < kFewBytes * summaries_.size(),
+       .wish = static_cast<plan::Wish>(settings.wish[reads ? 0 : 1])});
 }
 
 // What rank 0's user says, who may have said something else since the last call.
@@ -250,7 +257,7 @@ Collective::AreaNews Collective::make_own_area(const Settings& settings) {
   auto area = Process::get().areas().make({half + extended, kMostRuns});
   if (!area) return news;
   news.place = area->place();
-  news.window = area->opened();
+  news.window = area->planned();
   news.made = 1;
   areas_[static_cast<size_t>(index_)] = std::move(*area);
   return news;
@@ -262,7 +269,7 @@ bool Collective::make_areas(const Settings& settings) {
   ready_ = false;
   give_areas_back();
   views_.assign(static_cast<size_t>(file_.ranks), {});
-  sent_view_ = UINT32_MAX;
+  if (told_) told_->forget();
   aggregators_ = plan::choose_aggregators(file_.nodes, static_cast<uint32_t>(settings.limit),
                                           static_cast<uint32_t>(settings.per_node));
   const auto mine = std::find(aggregators_.begin(), aggregators_.end(), file_.rank);
@@ -314,7 +321,8 @@ void Collective::learn_who_is_near() {
   const char near_all = std::count(near_.begin(), near_.end(), 1) == static_cast<ptrdiff_t>(count);
   rank_near_.assign(ranks, 0);
   const bool told = !file_.gather(&near_all, 1, rank_near_.data());
-  if (told && std::count(rank_near_.begin(), rank_near_.end(), 1) == file_.ranks) return;
+  all_near_ = told && std::count(rank_near_.begin(), rank_near_.end(), 1) == file_.ranks;
+  if (all_near_) return;
   std::vector<int> send(ranks, 0), send_from(ranks, 0), receive_from(ranks);
   for (size_t a = 0; a < count; ++a) {
     send[static_cast<size_t>(aggregators_[a])] = 1;
@@ -327,15 +335,15 @@ void Collective::learn_who_is_near() {
                  receive.data(), receive_from.data(), MPI_CHAR, file_.comm);
 }
 
-// Ranks send the aggregators the views that these do not have yet, and of irregular ones to each
-// what lies in its realm. A fault, on all ranks, if that
-// is too much.
+// Ranks send the aggregators the views that these do not have yet, or of irregular ones to each
+// what lies in its realm. A fault, on all ranks, if that is too much.
 Fault Collective::send_views(const Transfer& transfer, const plan::Realms& realms,
                              Received& received) {
   Described mine;
   const plan::ViewPart part = transfer.part();
   if (summaries_[static_cast<size_t>(file_.rank)].unsent && !part.empty())
     mine = describe(part, realms);
+  numbers_ += mine.numbers.size() * (mine.ends.empty() ? aggregators_.size() : 1);
   bool all_there = false;
   if (auto fault = tell_sizes(mine, received, all_there); fault || all_there) return fault;
   const size_t ranks = summaries_.size();
@@ -386,7 +394,8 @@ Fault Collective::tell_sizes(const Described& mine, Received& received, bool& al
     Received::Size size;
     std::array<int64_t, (Gathering::kMostBytes - sizeof(Received::Size)) / sizeof(int64_t)> numbers;
   };
-  const Received::Size own{mine.numbers.size(), mine.whole_view, !mine.ends.empty(), mine.failed};
+  const Received::Size own{mine.numbers.size(), mine.whole_view, !mine.ends.empty(), mine.failed,
+                           told_ ? told_->let_go() : 0};
   if (!file_.meeting->gathering()) return file_.gather(&own, sizeof own, received.sizes.data());
   Told told{own, {}};
   static_assert(kMostNumbersToAll <= told.numbers.size());
@@ -422,6 +431,8 @@ Fault Collective::agree_if_many(bool fits, const Received& received) const {
 void Collective::take_parts(const Received& received) {
   for (size_t rank = 0; rank < summaries_.size(); ++rank) {
     const Summary& one = summaries_[rank];
+    for (size_t slot = 0; slot < views_[rank].size(); ++slot)
+      if (received.sizes[rank].let_go >> slot & 1) views_[rank][slot] = {};
     if (one.length == 0) continue;
     const Extent around{Offset(one.low), Length(one.end - one.low)};
     std::span<const int64_t> of(received.numbers.data() + received.from[rank],
@@ -437,12 +448,13 @@ void Collective::take_parts(const Received& received) {
     if (one.unsent) {
       auto view = plan::TiledMap::decode(of);
       FOREBAY_ASSERT(view.has_value(), "a rank described its view wrongly");
-      views_[rank] = std::move(*view);
+      views_[rank][one.slot] = std::move(*view);
     }
-    const uint64_t total = views_[rank].total().value;
+    const plan::TiledMap& view = views_[rank][one.slot];
+    const uint64_t total = view.total().value;
     FOREBAY_ASSERT(one.from <= total && one.length <= total - one.from,
                    "a rank's access lies beyond the view that is known of it");
-    parts_[rank] = {views_[rank], Length(one.from), Length(one.length), around};
+    parts_[rank] = {view, Length(one.from), Length(one.length), around};
   }
 }
 
@@ -462,7 +474,9 @@ Fault Collective::exchange_views(const Transfer& transfer, const plan::Realms& r
     if (index_ >= 0) take_parts(received);
   });
   if (auto fault = agree_if_many(fits, received)) return fault;
-  if (received.sizes[static_cast<size_t>(file_.rank)].whole_view) sent_view_ = file_.view_number;
+  if (!any || !told_) return {};
+  received.sizes[static_cast<size_t>(file_.rank)].whole_view ? told_->told_whole()
+                                                             : told_->told_part();
   return {};
 }
 
@@ -530,7 +544,10 @@ void Collective::together(Transfer& transfer) {
   ++together_;
   together_why_ = why_;
   order_ = choose_order();
-  TwoPhase(*this, transfer, realms).run();
+  if (all_near_)
+    Crew(*this, transfer, realms).run();
+  else
+    TwoPhase(*this, transfer, realms).run();
 }
 
 void Collective::run(Transfer& transfer) {
@@ -575,10 +592,11 @@ std::string Collective::explanation() const {
     return fmt::format("{} collective calls, every rank by itself: {}", calls_, why_);
   return fmt::format(
       "{} collective calls, {} of them in two phases ({}){}: {} aggregators ({}), buffers of {} "
-      "bytes ({}), realms: {}{}{}{}{}{}{}",
+      "bytes ({}), views of this rank told in {} numbers, realms: {}{}{}{}{}{}{}",
       calls_, together_, together_why_,
       why_ == together_why_ ? "" : fmt::format(", the last one not ({})", why_),
-      aggregators_.size(), why_so_many(), made_for_.buffer, why_such_buffers(), realms_why_,
+      aggregators_.size(), why_so_many(), made_for_.buffer, why_such_buffers(), numbers_,
+      realms_why_,
       given_unused_.empty() ? "" : fmt::format(", not as given, since {}", given_unused_),
       sizes_ > 1 ? fmt::format(", of {} sizes one after the other", sizes_) : "",
       file_.kept_realms ? ", kept in memory" : "", explain(striping()),

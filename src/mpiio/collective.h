@@ -18,6 +18,7 @@
 #include "mpiio/transfer.h"
 #include "mpiio/window_area.h"
 #include "plan/collective.h"
+#include "plan/told_views.h"
 #include "plan/windows.h"
 
 namespace forebay::mpiio {
@@ -35,6 +36,8 @@ class Collective {
   std::string explanation() const;
 
  private:
+  friend class WindowedCall;
+  friend class Crew;
   friend class TwoPhase;
 
   static constexpr size_t kQuantiles = 8;
@@ -64,6 +67,7 @@ class Collective {
     uint64_t low = 0, end = 0;  // of its bytes in the file
     uint64_t from = 0, length = 0;
     uint64_t unsent = 0;           // the aggregators do not know its view
+    uint64_t slot = 0;             // of that
     uint64_t new_type = 0;         // in memory: not the one that realms were sized for
     uint64_t describable = 1;      // monotone
     uint64_t piece = 0;            // mean length in the file
@@ -87,6 +91,7 @@ class Collective {
   struct Received {
     struct Size {
       uint64_t numbers = 0, whole_view = 0, cut = 0, failed = 0;
+      uint64_t let_go = 0;  // views in slots
     };
     std::vector<Size> sizes;            // by rank
     std::vector<int> numbers_of, from;  // by rank: how many are for this one, and where they begin
@@ -124,9 +129,8 @@ class Collective {
   Extent region() const;
 
   File& file_;
-  std::vector<Summary> summaries_;   // of the call, by rank
-  uint32_t sent_view_ = UINT32_MAX;  // number of the view that the aggregators know
-  uint32_t long_view_ = UINT32_MAX;  // of one that is too long to be sent as a whole
+  std::vector<Summary> summaries_;       // of the call, by rank
+  std::optional<plan::ToldViews> told_;  // of this rank
 
   bool ready_ = false;
   Settings made_for_;
@@ -135,8 +139,10 @@ class Collective {
   std::vector<WindowArea> areas_;      // by aggregator; of those that are near
   std::vector<char> near_;             // by aggregator: is it near to this rank?
   std::vector<char> rank_near_;        // by rank: is it near to this aggregator?
+  bool all_near_ = false;              // every rank to every aggregator
   std::vector<uint32_t> next_window_;  // by aggregator
-  std::vector<plan::TiledMap> views_;  // by rank, of an aggregator
+  // By rank, of an aggregator: by slot.
+  std::vector<std::array<plan::TiledMap, plan::ToldViews::kSlots>> views_;
   std::vector<plan::ViewPart> parts_;  // by rank, of an aggregator; of the call
 
   uint64_t realm_size_ = 0;  // of persistent realms; 0: there are none
@@ -150,6 +156,7 @@ class Collective {
   bool asked_ = false;    // for it, of rank 0
 
   uint64_t calls_ = 0, together_ = 0;
+  uint64_t numbers_ = 0;  // in which this rank has told its views, to all aggregators together
   std::string_view why_;  // of the last call
   // Of the last one in two phases.
   std::string_view together_why_, realms_why_;

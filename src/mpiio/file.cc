@@ -133,7 +133,7 @@ bool File::write_record(const plan::ViewPart& part, const plan::TiledMap& memory
 void File::settle_hints() {
   // What users get on a local file system who do not say it: what was filled is still in the
   // processor's cache when it is written. Elsewhere few large requests matter more.
-  constexpr uint64_t kLocalBuffer = 1_MiB;
+  constexpr uint64_t kLocalBuffer = 2_MiB;
   if (place.local) hints.assume("cb_buffer_size", std::to_string(kLocalBuffer));
   const uint64_t wished = std::min<uint64_t>(hints.number("cb_nodes"), UINT32_MAX);
   if (wished == 0 || nodes.empty()) return;

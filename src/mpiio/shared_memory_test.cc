@@ -48,12 +48,6 @@ TEST(SharedMemory, StaysBelowTheLimitOnFiles) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(WindowArea, NobodyWaitsBeforeTheFirstWindow) {
-  auto area = WindowArea::make({4096, 10});
-  ASSERT_TRUE(area.has_value());
-  for (const uint32_t window : {0u, 1u}) area->wait_for_all(window - 2, kNothing);
-}
-
 TEST(SharedMemory, AnotherProcessFindsIt) {
   auto memory = SharedMemory::make(10'000);
   ASSERT_TRUE(memory.has_value());
@@ -165,35 +159,73 @@ TEST(NodeRecords, TouchingOnesAreOneCallAndFailAlone) {
   EXPECT_EQ(calls, (std::vector<Extent>{ext(10, 12), ext(10, 5), ext(15, 7), ext(30, 1)}));
 }
 
-// One rank opens windows, all write their share of each, and the opener sees every byte of it.
+// What the tests of windows do.
+class Windows {
+ public:
+  static constexpr uint32_t kRanks = 4, kWindows = 500;
+  Windows() : area_(*WindowArea::make({.buffer = kRanks * 8, .runs = 4})) {}
+
+  // Calls visit(area, rank, window) for each window, on each rank; rank 0 plans ahead.
+  template <class Visit>
+  void go(Visit&& visit) {
+    on_ranks(kRanks, [&](int rank) {
+      for (uint32_t n = 0; rank == 0 && n < WindowArea::kAhead; ++n) plan(n);
+      for (uint32_t n = 0; n < kWindows; ++n) {
+        area_.enter(n, kNothing);
+        if (rank == 0 && n + WindowArea::kAhead < kWindows) plan(n + WindowArea::kAhead);
+        const auto seen = area_.see(n);
+        ASSERT_EQ(seen.runs.size(), 1u);
+        ASSERT_EQ(seen.runs[0].offset, Offset(n * 100));
+        ASSERT_EQ(seen.about.last, n + 1 == kWindows);
+        visit(area_, static_cast<uint64_t>(rank), n);
+      }
+    });
+  }
+
+ private:
+  void plan(uint32_t n) {
+    const std::vector<Extent> runs = {ext(n * 100, kRanks * 8)};
+    area_.plan(runs, {.bytes = kRanks * 8, .ranks = kRanks, .last = n + 1 == kWindows});
+  }
+  WindowArea area_;
+};
+
+// All write their share of each window, and the last of them sees every byte of it.
 TEST(WindowArea, WindowsAreWholeWhenAllHaveLeft) {
-  constexpr uint32_t kRanks = 4, kWindows = 500;
-  auto area = WindowArea::make({.buffer = kRanks * 8, .runs = 4});
-  ASSERT_TRUE(area.has_value());
-  on_ranks(kRanks, [&](int rank) {
-    const auto at = static_cast<size_t>(rank) * 8;
-    for (uint32_t n = 0; n < kWindows; ++n) {
-      if (rank == 0) {
-        if (n >= 2) area->wait_for_all(n - 2, kNothing);
-        const std::vector<Extent> runs = {ext(n * 100, kRanks * 8)};
-        area->open(runs, {.bytes = kRanks * 8, .last = n + 1 == kWindows}, kRanks);
-      }
-      const auto seen = area->enter(n, kNothing);
-      ASSERT_EQ(seen.runs.size(), 1u);
-      ASSERT_EQ(seen.runs[0].offset, Offset(n * 100));
-      ASSERT_EQ(seen.about.last, n + 1 == kWindows);
-      const uint64_t value = n * 10ull + static_cast<uint64_t>(rank);
-      std::memcpy(seen.buffer + at, &value, sizeof value);
-      area->leave(n);
-      if (rank != 0) continue;
-      area->wait_for_all(n, kNothing);
-      for (uint64_t other = 0; other < kRanks; ++other) {
-        uint64_t found = 0;
-        std::memcpy(&found, area->buffer(n) + other * 8, sizeof found);
-        ASSERT_EQ(found, n * 10ull + other);
-      }
+  std::atomic<uint32_t> moved = 0;
+  Windows().go([&](WindowArea& area, uint64_t rank, uint32_t n) {
+    const uint64_t value = n * 10ull + rank;
+    const bool alone = area.others_have_left(n);
+    std::memcpy(area.see(n).buffer + rank * 8, &value, sizeof value);
+    const bool last = area.leave(n);
+    ASSERT_TRUE(last || !alone);
+    if (!last) return;
+    for (uint64_t other = 0; other < Windows::kRanks; ++other) {
+      uint64_t found = 0;
+      std::memcpy(&found, area.buffer(n) + other * 8, sizeof found);
+      ASSERT_EQ(found, n * 10ull + other);
     }
+    ASSERT_EQ(moved.fetch_add(1), n);
+    area.release(n);
   });
+  EXPECT_EQ(moved.load(), Windows::kWindows);
+}
+
+// One of them fills a window, whoever it is, and all see what it has put there.
+TEST(WindowArea, OneFillsAWindowForAll) {
+  std::atomic<uint32_t> taken = 0;
+  Windows().go([&](WindowArea& area, uint64_t rank, uint32_t n) {
+    if (area.take(n)) {
+      std::memset(area.buffer(n), static_cast<int>(n % 251), Windows::kRanks * 8);
+      ASSERT_EQ(taken.fetch_add(1), n);
+      area.filled(n, n);
+    }
+    area.wait_until_filled(n, kNothing);
+    ASSERT_EQ(area.see(n).there, n);
+    ASSERT_EQ(area.buffer(n)[rank * 8 + n % 8], static_cast<std::byte>(n % 251));
+    if (area.leave(n)) area.release(n);
+  });
+  EXPECT_EQ(taken.load(), Windows::kWindows);
 }
 
 // Two files one after the other: the second has the windows of the first, whose numbers go on, and
@@ -208,19 +240,20 @@ TEST(AreaPool, AreasServeTheNextFileToo) {
     ASSERT_TRUE(area.has_value());
     ASSERT_TRUE(file == 0 || area->place().mark == place.mark);
     place = area->place();
-    const uint32_t first = area->opened();
+    const uint32_t first = area->planned();
     EXPECT_EQ(first, 3 * file);
     auto attached = guest.attach(place);
     ASSERT_TRUE(attached.has_value());
     for (uint32_t n = first; n < first + 3; ++n) {
-      area->wait_for_all(n - 2, kNothing);
-      area->open(std::vector<Extent>{ext(n, 1)}, {.bytes = 1}, 1);
-      const auto seen = attached->enter(n, kNothing);
+      area->plan(std::vector<Extent>{ext(n, 1)}, {.bytes = 1, .ranks = 1});
+      attached->enter(n, kNothing);
+      const auto seen = attached->see(n);
       ASSERT_EQ(seen.runs[0].offset, Offset(n));
       EXPECT_TRUE(file == 0 || n > first || seen.buffer == seen_at);
       seen_at = attached->buffer(n + 1);
-      attached->leave(n);
+      ASSERT_TRUE(attached->leave(n));
       area->wait_for_all(n, kNothing);
+      area->release(n);
     }
     owner.give_back(std::move(*area));
     guest.give_back(std::move(*attached));

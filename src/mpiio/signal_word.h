@@ -15,9 +15,11 @@ struct alignas(64) SignalWord {
   std::atomic<uint32_t> value{0};
   std::atomic<uint32_t> sleepers{0};
 
-  // Adds one. Wakes whoever sleeps if that makes it `wanted`.
-  void add_and_wake_at(uint32_t wanted) {
-    if (value.fetch_add(1) + 1 == wanted && sleepers.load()) wake();
+  // Adds one, and returns what that makes. Wakes whoever sleeps if it is `wanted`.
+  uint32_t add_and_wake_at(uint32_t wanted) {
+    const uint32_t now = value.fetch_add(1) + 1;
+    if (now == wanted && sleepers.load()) wake();
+    return now;
   }
   void add_and_wake() {
     value.fetch_add(1);

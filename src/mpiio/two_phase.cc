@@ -21,22 +21,6 @@ void for_each_piece(plan::TiledCursor& memory, Length position, uint64_t length,
   }
 }
 
-// Between it and a buffer.
-void copy(plan::TiledCursor& memory, Length position, std::byte* buffer, uint64_t length,
-          Direction direction) {
-  for_each_piece(memory, position, length, [&](std::byte* at, uint64_t n) {
-    std::memcpy(direction == Direction::write ? buffer : at,
-                direction == Direction::write ? at : buffer, n);
-    buffer += n;
-  });
-}
-
-// What goes around the page cache goes from memory that is aligned as our buffers are.
-uint64_t least_own(const File& file) {
-  if (file.hints.is("forebay_direct", "true")) return UINT64_MAX;
-  return file.place.local ? plan::OwnPieces::kLeastLocal : plan::OwnPieces::kLeast;
-}
-
 // What the first bytes of them hold.
 void cut(std::vector<Extent>& runs, uint64_t bytes) {
   size_t whole = 0;
@@ -95,17 +79,9 @@ std::span<const Extent> runs_in(std::span<const Extent> runs, Extent region) {
 }  // namespace
 
 TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& realms)
-    : kept_(kept),
-      file_(kept.file_),
-      transfer_(transfer),
-      realms_(realms),
-      part_(transfer.part()),
-      memory_(transfer.memory(), Length(), part_.length),
-      open_(kept.aggregators_.size(), 1),
-      open_count_(open_.size()),
+    : WindowedCall(kept, transfer, realms),
+      memory_(transfer.memory(), Length(), bytes_.part().length),
       late_(kept.by_alltoallw()),
-      least_own_(least_own(file_)),
-      behind_(transfer.direction() == Direction::write && file_.several_nodes()),
       exchange_(file_.comm, file_.ranks, kept.by_alltoallw(), kept.made_for_.buffer_half(),
                 kept.order_.known()) {
   for (size_t a = 0; a < open_.size(); ++a)
@@ -120,89 +96,11 @@ TwoPhase::TwoPhase(Collective& kept, Transfer& transfer, const plan::Realms& rea
   }
 }
 
-// A call that is large enough has some windows, so that ranks fill one while another is moved. A
-// Store moves this many bytes as well as more.
-uint64_t TwoPhase::window_bytes() const {
-  constexpr uint64_t kLeast = 512_KiB, kWindows = 4;
-  const uint64_t half = kept_.made_for_.buffer_half();
-  if (kept_.order_.known()) return half;
-  uint64_t bytes = 0;
-  for (const auto& rank : kept_.summaries_) bytes += rank.length;
-  const uint64_t window = bytes / kept_.aggregators_.size() / kWindows;
-  return window < kLeast ? half : std::min(window, half);
-}
-
-// With targets known all ranks take part: every aggregator has to know what the others have. One
-// whose memory does not suffice has no windows.
-void TwoPhase::plan_windows() {
-  const plan::Striping striping = kept_.order_;
-  const size_t aggregators = kept_.aggregators_.size();
-  const auto mine = static_cast<size_t>(std::max(kept_.index_, 0));
-  const plan::WindowLimits limits{window_bytes(), aggregates() ? own().shape().runs : 0};
-  std::vector<uint64_t> loads(striping.known() ? aggregators * striping.targets : 0, 0);
-  if (aggregates() && striping.known()) {
-    within_memory([&] {
-      const auto own_loads = plan::loads_by_target(kept_.parts_, realms_[mine], striping, limits);
-      std::copy(own_loads.begin(), own_loads.end(),
-                loads.begin() + static_cast<ptrdiff_t>(mine * striping.targets));
-    });
-  }
-  if (striping.known())
-    PMPI_Allreduce(MPI_IN_PLACE, loads.data(), static_cast<int>(loads.size()), MPI_UINT64_T,
-                   MPI_SUM, file_.comm);
-  if (!aggregates() || failed_) return;
-  within_memory([&] {
-    windows_ = striping.known() ? plan::windows_by_target(kept_.parts_, realms_[mine], striping,
-                                                          limits, mine, std::move(loads))
-                                : plan::windows_by_offset(kept_.parts_, realms_[mine], limits);
-  });
-}
-
-// An aggregator that runs out of memory has one more window, without bytes: so nobody waits for it,
-// and all learn of the fault when the call ends.
-template <class Body>
-void TwoPhase::within_memory(Body&& body) {
-  try {
-    body();
-  } catch (const std::bad_alloc&) {
-    windows_ = nullptr;
-    fail(Error(ENOMEM, "out of memory"));
-  }
-}
-
-// A local file whose windows go through mappings, because small gaps are between their pieces, gets
-// its blocks and its size at once, which is the size that it has when the call is done: pages are
-// large only where the file does not end in the middle of them. The aggregator of the last realm
-// does so. If there is no room, the windows find out how far it goes.
-void TwoPhase::make_file_long() {
-  constexpr uint64_t kMapped = 4_KiB;  // pieces, at most
-  if (reading() || !file_.place.local || file_.place.served || file_.kept()) return;
-  if (kept_.index_ + 1 != static_cast<int>(kept_.aggregators_.size())) return;
-  uint64_t bytes = 0, piece = kMapped;
-  for (const auto& rank : kept_.summaries_) {
-    bytes += rank.length;
-    if (rank.length > 0) piece = std::min(piece, rank.piece);
-  }
-  const Extent all = kept_.region();
-  const bool gaps = bytes < all.length.value, dense = bytes >= all.length.value / 2;
-  if (!gaps || !dense || piece == kMapped) return;
-  const auto allocate = [&](Extent where, uint32_t flags) {
-    Request request = file_.request(Op::fallocate);
-    request.offset = where.offset;
-    request.length = where.length;
-    request.flags = flags;
-    return file_.call(std::move(request)).has_value();
-  };
-  if (allocate(all, kFlagKeepSize)) allocate({Offset(all.end().value - 1), Length(1)}, 0);
-}
-
 TwoPhase::~TwoPhase() {
   if (end_.valid()) end_.wait();
 }
 
 void TwoPhase::run() {
-  const bool several_nodes = file_.several_nodes();
-  make_file_long();
   plan_windows();
   if (aggregates()) open_next();
   // The windows keep aggregators in step from the third on: of the second nobody waits for a half
@@ -211,25 +109,29 @@ void TwoPhase::run() {
   for (; open_count_ > 0; ++step_) {
     step();
     exchange_.end_sends(aggregates() ? step_ : step_ + 1);
-    // On one node the windows themselves keep aggregators in step.
-    if (several_nodes && !behind_ && kept_.order_.known()) PMPI_Barrier(file_.comm);
+    if (reading() && kept_.order_.known()) PMPI_Barrier(file_.comm);
   }
   end_store();
-  if (aggregates() && reading())  // the buffers are free when the call is over
-    own().wait_for_all(own().opened() - 1, progress);
+  if (reading())  // the buffers are free when the call is over
+    for (uint32_t left = std::min(windows_opened_, 2u); left > 0; --left)
+      free_half_of(own_area().planned() - left);
   exchange_.end_sends(UINT32_MAX);
-  transfer_.set_moved(reading() ? moved_ : part_.length.value);
+  transfer_.set_moved(reading() ? moved_ : bytes_.part().length.value);
 }
 
 void TwoPhase::step() {
-  if (!storing()) open_next_if_any();
+  if (!storing()) {
+    end_store();
+    open_next_if_any();
+  }
   visit_all();
   if (reading() && late_ && !opened_.empty())
-    send_all(opened_.front(), own().buffer(first_number()), step_);
+    send_all(opened_.front(), own_area().buffer(first_number()), step_);
   exchange_.complete(step_);
-  if (!reading() && !opened_.empty()) own().wait_for_all(first_number(), progress);
+  if (!reading() && !opened_.empty())
+    own_area().wait_for_all(first_number(), progress);
   end_store();
-  if (behind_ && kept_.order_.known()) PMPI_Barrier(file_.comm);  // nobody stores the one before
+  if (!reading() && kept_.order_.known()) PMPI_Barrier(file_.comm);  // nobody stores the one before
   if (!opened_.empty()) move_first();
   if (opened_.empty()) open_next_if_any();
 }
@@ -251,32 +153,40 @@ void TwoPhase::move_first() {
   const uint32_t number = first_number();
   Window window = std::move(opened_.front());
   opened_.pop_front();
-  if (!reading()) store(std::move(window), own().buffer(number));
+  if (!reading()) store(std::move(window), number);
 }
 
 void TwoPhase::open_next_if_any() {
-  if (windows_ && !windows_->done()) open_next();
+  if (aggregates() && !no_more_windows()) open_next();
+}
+
+// Of a read.
+void TwoPhase::free_half_of(uint32_t number) {
+  own_area().wait_for_all(number, progress);
+  own_area().release(number);
 }
 
 void TwoPhase::open_next() {
   Window window;
-  window.own = plan::OwnPieces(least_own_);
-  if (windows_) within_memory([&] { window.runs = windows_->next(); });
-  for (const Extent& run : window.runs) window.bytes += run.length.value;
-  if (near_ranks_ < kept_.rank_near_.size())
+  window.own = plan::OwnPieces(least_own());
+  window.runs = next_runs();
+  if (near_ranks_ < kept_.rank_near_.size()) {
     within_memory([&] { window.places = plan::places_of(window.runs); });
-  const uint32_t number = own().opened();
-  own().wait_for_all(number - 2, progress);                           // wraps, as numbers do
+    if (window.places.empty()) window.runs.clear();  // without memory for them
+  }
+  for (const Extent& run : window.runs) window.bytes += run.length.value;
+  const uint32_t number = own_area().planned();
+  if (reading() && windows_opened_ >= 2) free_half_of(number - 2);
   if (windows_opened_ > 0) exchange_.end_sends(windows_opened_ - 1);  // those out of this half
-  WindowAbout about{
-      .bytes = window.bytes, .end = window.bytes, .runs = 0, .last = !windows_ || windows_->done()};
-  if (reading()) about.end = fill(window, own().buffer(number));
-  own().open(window.runs, about, near_ranks_);
-  if (reading()) cut(window.runs, about.end);  // far ranks need not know of more
-  tell_far_ranks(window, about.last);
+  const bool last = no_more_windows();
+  const uint64_t there = reading() ? fill(window, own_area().buffer(number)) : window.bytes;
+  if (reading()) own_area().filled(number, there);
+  own_area().plan(window.runs, {.bytes = window.bytes, .ranks = near_ranks_, .last = last});
+  cut(window.runs, there);  // far ranks need not know of more
+  tell_far_ranks(window, last);
   opened_.push_back(std::move(window));
-  if (!reading()) receive_all(opened_.back(), own().buffer(number));
-  if (reading() && !late_) send_all(opened_.back(), own().buffer(number), windows_opened_);
+  if (!reading()) receive_all(opened_.back(), own_area().buffer(number));
+  if (reading() && !late_) send_all(opened_.back(), own_area().buffer(number), windows_opened_);
   ++windows_opened_;
 }
 
@@ -286,39 +196,27 @@ void TwoPhase::receive_all(const Window& window, std::byte* buffer) {
   });
 }
 
-// Out of memory is an error as any other: the windows go on.
-Result<uint64_t> TwoPhase::call(Op op, const Window& window, const std::byte* buffer) try {
-  auto runs = Extents::make(window.runs);
-  if (!runs) return runs.error();
-  const Extent whole{Offset(reinterpret_cast<uintptr_t>(buffer)), Length(window.bytes)};
-  return file_.move(op, std::move(*runs), window.own.memory(whole), Allocate::yes);
-} catch (const std::bad_alloc&) {
-  return Error(ENOMEM, "out of memory");
-}
-
 // How many bytes there were.
 uint64_t TwoPhase::fill(Window& window, std::byte* buffer) {
-  if (window.bytes == 0 || failed_) return 0;
+  if (window.bytes == 0 || failed()) return 0;
   if (may_own_pieces() && plan::nobody_shares(kept_.parts_, window.runs))
     for_each_own(window.runs, [&](uint64_t at, Extent memory) { window.own.take(at, memory); });
-  auto moved = call(Op::read, window, buffer);
+  auto moved = move_window(window.runs, buffer, window.own);
   if (moved) return *moved;
   fail(moved.error());
   return 0;
 }
 
-void TwoPhase::store(Window window, const std::byte* buffer) {
-  if (window.bytes == 0 || failed_) return;
-  if (!behind_) {
-    if (auto moved = call(Op::write, window, buffer); !moved) fail(moved.error());
-    return;
-  }
+void TwoPhase::store(Window window, uint32_t number) {
+  if (window.bytes == 0 || failed()) return own_area().release(number);
   stored_ = std::move(window);
+  stored_number_ = number;
   std::promise<Result<uint64_t>> end;
   end_ = end.get_future();
-  Process::get().background().begin([this, buffer, end = std::move(end)]() mutable {
-    end.set_value(call(Op::write, stored_, buffer));
-  });
+  Process::get().background().begin(
+      [this, buffer = own_area().buffer(number), end = std::move(end)]() mutable {
+        end.set_value(move_window(stored_.runs, buffer, stored_.own));
+      });
 }
 
 bool TwoPhase::storing() const {
@@ -334,65 +232,20 @@ void TwoPhase::end_store() {
     exchange_.progress();
   }
   if (auto moved = end_.get(); !moved) fail(moved.error());
-}
-
-void TwoPhase::fail(const Error& error) {
-  failed_ = true;
-  if (!transfer_.fault()) transfer_.fail(fault_of(error));
-}
-
-// Are this rank's pieces so long that some may be worth no copy? To look at short ones costs more.
-bool TwoPhase::may_own_pieces() const {
-  return kept_.summaries_[static_cast<size_t>(file_.rank)].exchanged_piece >= least_own_;
-}
-
-// This rank's bytes of a window, in pieces as long as they are both there and in its memory:
-// fn(place in the window, memory).
-template <class Fn>
-void TwoPhase::for_each_own(std::span<const Extent> runs, Fn&& fn) {
-  uint64_t place = 0;
-  Extent piece;
-  plan::place_in_window(runs, part_, [&](uint64_t at, Length stream, uint64_t length) {
-    for_each_piece(memory_, stream - part_.from, length, [&](const std::byte* data, uint64_t n) {
-      const Offset address(reinterpret_cast<uintptr_t>(data));
-      const bool continues = piece.end() == address && place + piece.length.value == at;
-      if (!continues && !piece.empty()) fn(place, piece);
-      if (!continues) place = at, piece = {address, Length()};
-      piece.length += Length(n);
-      at += n;
-    });
-  });
-  if (!piece.empty()) fn(place, piece);
-}
-
-// What may stay in its memory stays there.
-void TwoPhase::visit_own(const WindowArea::Seen& seen) {
-  plan::OwnPieces& own = opened_.front().own;
-  for_each_own(seen.runs, [&](uint64_t place, Extent memory) {
-    auto* const data = reinterpret_cast<std::byte*>(memory.offset.value);
-    const uint64_t end = std::max(place, seen.about.end);
-    const uint64_t there = std::min(memory.length.value, end - place);
-    moved_ += there;
-    if (reading() && !own.has(place)) std::memcpy(data, seen.buffer + place, there);
-    if (!reading() && !own.take(place, memory)) std::memcpy(seen.buffer + place, data, there);
-  });
+  own_area().release(stored_number_);
 }
 
 void TwoPhase::visit_near(size_t aggregator) {
   WindowArea& area = kept_.areas_[aggregator];
   const uint32_t number = kept_.next_window_[aggregator]++;
-  const auto seen = area.enter(number, progress);
+  area.enter(number, progress);
+  if (reading()) area.wait_until_filled(number, progress);
+  auto seen = area.see(number);
+  if (!reading()) seen.there = seen.about.bytes;
   if (seen.about.last) open_[aggregator] = 0, --open_count_;
-  if (static_cast<int>(aggregator) == kept_.index_ && may_own_pieces()) {
-    visit_own(seen);
-    return area.leave(number);
-  }
-  const Direction direction = transfer_.direction();
-  plan::place_in_window(seen.runs, part_, [&](uint64_t at, Length stream, uint64_t length) {
-    const uint64_t there = std::min(length, seen.about.end - std::min(seen.about.end, at));
-    copy(memory_, stream - part_.from, seen.buffer + at, there, direction);
-    moved_ += there;
-  });
+  moved_ += static_cast<int>(aggregator) == kept_.index_ && may_own_pieces()
+                ? copy_but_own(seen, opened_.front().own)
+                : bytes_.copy(seen.runs, seen.buffer, seen.there, way());
   area.leave(number);
 }
 
@@ -423,16 +276,16 @@ bool TwoPhase::copied(size_t rank) const {
 Scattered TwoPhase::in_memory(std::vector<Extent> runs) {
   const auto visit = [this](const Scattered::Piece& fn) {
     return [this, &fn](size_t, Offset, Length stream, uint64_t length) {
-      for_each_piece(memory_, stream - part_.from, length, fn);
+      for_each_piece(memory_, stream - bytes_.part().from, length, fn);
     };
   };
   if (!copied(static_cast<size_t>(file_.rank))) {
-    const uint64_t bytes = plan::bytes_in_window(runs, part_);
+    const uint64_t bytes = plan::bytes_in_window(runs, bytes_.part());
     return {bytes, 0, [this, visit, runs = std::move(runs)](size_t, const Scattered::Piece& fn) {
-              plan::find_in_runs(runs, part_, visit(fn));
+              plan::find_in_runs(runs, bytes_.part(), visit(fn));
             }};
   }
-  InWindow mine(runs, part_, exchange_.part_bytes());
+  InWindow mine(runs, bytes_.part(), exchange_.part_bytes());
   const uint64_t bytes = mine.bytes();
   const size_t parts = mine.parts();
   return {bytes, parts,

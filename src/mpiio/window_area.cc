@@ -19,12 +19,14 @@ uint64_t runs_bytes(const WindowArea::Shape& shape) {
 }  // namespace
 
 Result<WindowArea> WindowArea::make(const Shape& shape) {
-  auto memory =
-      SharedMemory::make(pages(sizeof(Head)) + 2 * (runs_bytes(shape) + pages(shape.buffer)));
+  auto memory = SharedMemory::make(pages(sizeof(Head)) + kPlans * runs_bytes(shape) +
+                                   2 * pages(shape.buffer));
   if (!memory) return memory.error();
   WindowArea area;
   area.memory_ = std::move(*memory);
-  new (area.memory_.data()) Head{.shape = shape, .opened = {}, .halves = {}};
+  Head* const head =
+      new (area.memory_.data()) Head{.shape = shape, .planned = {}, .halves = {}, .plans = {}};
+  head->halves[1].state.value.store(word(1, kOpen));
   return area;
 }
 
@@ -38,28 +40,41 @@ Result<WindowArea> WindowArea::attach(const SharedMemory::Place& place) {
 
 Extent* WindowArea::runs(uint32_t window) const {
   return reinterpret_cast<Extent*>(memory_.data() + pages(sizeof(Head)) +
-                                   window % 2 * runs_bytes(shape()));
+                                   window % kPlans * runs_bytes(shape()));
 }
 
 std::byte* WindowArea::buffer(uint32_t window) const {
-  return memory_.data() + pages(sizeof(Head)) + 2 * runs_bytes(shape()) +
+  return memory_.data() + pages(sizeof(Head)) + kPlans * runs_bytes(shape()) +
          window % 2 * pages(shape().buffer);
 }
 
-void WindowArea::open(std::span<const Extent> list, WindowAbout about, uint32_t ranks) {
+void WindowArea::plan(std::span<const Extent> list, WindowAbout about) {
   FOREBAY_ASSERT(list.size() <= shape().runs && about.bytes <= shape().buffer);
-  const uint32_t window = opened();
+  const uint32_t window = planned();
   std::copy(list.begin(), list.end(), runs(window));
   about.runs = static_cast<uint32_t>(list.size());
-  half(window).about = about;
-  half(window).ranks = ranks;
-  half(window).left.value.store(0);
-  head().opened.add_and_wake();
+  this->about(window) = about;
+  head().planned.add_and_wake();
 }
 
-WindowArea::Seen WindowArea::seen(uint32_t window) const {
-  const WindowAbout& about = half(window).about;
-  return {about, {runs(window), about.runs}, buffer(window)};
+bool WindowArea::take(uint32_t window) {
+  uint32_t open = word(window, kOpen);
+  return half(window).state.value.compare_exchange_strong(open, word(window, kTaken));
+}
+
+void WindowArea::filled(uint32_t window, uint64_t bytes_there) {
+  half(window).there = bytes_there;
+  half(window).state.set_and_wake(word(window, kFilled));
+}
+
+WindowArea::Seen WindowArea::see(uint32_t window) const {
+  const WindowAbout& what = about(window);
+  return {what, half(window).there, {runs(window), what.runs}, buffer(window)};
+}
+
+void WindowArea::release(uint32_t window) {
+  half(window).left.value.store(0);
+  half(window).state.set_and_wake(word(window + 2, kOpen));
 }
 
 }  // namespace forebay::mpiio

@@ -53,7 +53,7 @@ Method choose_method(const MethodFacts& facts) {
   if (!interleaved(facts.regions)) return {false, "the ranks' regions do not interleave"};
   if (facts.piece >= facts.large_piece) return {false, "the pieces are large"};
   if (facts.cheap_if_dense && dense(facts) && !scattered(facts))
-    return {false, "dense small pieces are cheap here"};
+    return {false, "few bytes in dense small pieces"};
   return {true, "the ranks' regions interleave"};
 }
 

@@ -26,9 +26,9 @@ struct MethodFacts {
   bool kept = false;   // aggregators keep what they have moved
   uint64_t bytes = 0;  // of all ranks
   uint64_t piece = 0;  // the smallest of the ranks' mean ones
-  // What the Store moves for all ranks at once as well as if they were one: pieces from this size
-  // on; and those of any size, if each rank names much of what lies between its first and last, and
-  // of each page, unless pieces are worth a call each.
+  // What each rank moves as well by itself: pieces from this size on; and those of any size, if
+  // each rank names much of what lies between its first and last, and of each page, unless pieces
+  // are worth a call each.
   uint64_t large_piece = UINT64_MAX;
   bool cheap_if_dense = false;
   Wish wish = Wish::automatic;

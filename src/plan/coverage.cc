@@ -255,6 +255,27 @@ std::vector<Extent> Coverage::next(uint64_t most_bytes, size_t most_runs) {
   return runs;
 }
 
+bool Coverage::worth_reading(Extent range) {
+  uint64_t named = 0;
+  for (const ViewPart* part : near_) {
+    named += part->within(range).length.value;
+    ++steps_;
+    if (named >= range.length.value / 2) return true;
+  }
+  return false;
+}
+
+std::vector<Extent> Coverage::next_through(uint64_t most_bytes, size_t most_runs) {
+  if (most_bytes == 0 || most_runs == 0 || !find_range()) return {};
+  if (end_ == Offset())
+    for (const ViewPart* part : near_) end_ = std::max(end_, part->bounds().end());
+  const Length most = std::min(range_->end(), end_) - at_;
+  const Extent run{at_, std::min(Length(most_bytes), most)};
+  if (!worth_reading(run)) return next(most_bytes, most_runs);
+  at_ = run.end();
+  return {run};
+}
+
 std::vector<uint64_t> places_of(std::span<const Extent> runs) {
   std::vector<uint64_t> places;
   places.reserve(runs.size());

@@ -40,6 +40,10 @@ class Coverage {
   // full.
   std::vector<Extent> next(uint64_t most_bytes, size_t most_runs);
 
+  // The same for who may read what is not asked for: a run of all bytes from the next one that is
+  // on, up to most_bytes, if the parts have half of them or more; then at no piece is looked.
+  std::vector<Extent> next_through(uint64_t most_bytes, size_t most_runs);
+
   // What it has cost so far: looks into parts, pieces, and comparisons of them. For tests.
   uint64_t steps() const { return steps_; }
 
@@ -62,6 +66,7 @@ class Coverage {
   uint64_t take_marked(Offset limit, size_t most_runs, std::vector<Extent>& runs);
   void start();
   void order();
+  bool worth_reading(Extent range);
 
   std::vector<const ViewPart*> near_;  // those that had bytes from at_ on when it last started
   std::vector<Walker> walkers_;        // a heap: the lowest piece is first
@@ -69,6 +74,7 @@ class Coverage {
   const Ranges ranges_;
   const Extent bounds_;
   std::optional<Extent> range_;
+  Offset end_;                   // of the last byte of all parts, for next_through()
   Offset at_;                    // all before it has been given
   Offset sparse_until_;          // known not to be dense
   std::vector<uint64_t> marks_;  // a bit for each byte from at_ on

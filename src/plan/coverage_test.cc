@@ -154,6 +154,51 @@ TEST(Coverage, RandomAccessesAndRealms) {
   }
 }
 
+// Every byte of the parts once, none that is another realm's, and no more than half of a run
+// without need.
+TEST(Coverage, ThroughSmallGaps) {
+  TypeOracle oracle(test_seed());
+  uint64_t whole = 0;
+  for (int round = 0; round < 400; ++round) {
+    SCOPED_TRACE(round);
+    const auto ranks = random_ranks(oracle);
+    std::vector<ViewPart> parts;
+    std::set<uint64_t> all, seen;
+    for (const Rank& rank : ranks) {
+      parts.push_back(rank.part);
+      all.insert(rank.bytes.begin(), rank.bytes.end());
+    }
+    for (const TiledMap& realm : random_realms(oracle, ranks, 3)) {
+      Coverage coverage(parts, ranges_of(realm), realm.bounds(Length(0), realm.total()));
+      const auto most = static_cast<uint64_t>(oracle.pick(1, 3000));
+      for (auto runs = coverage.next_through(most, 50); !runs.empty();
+           runs = coverage.next_through(most, 50)) {
+        check_window(runs, ranks);
+        if (::testing::Test::HasFatalFailure()) return;
+        uint64_t in_window = 0, named = 0;
+        for (const Extent& run : runs) {
+          in_window += run.length.value;
+          ASSERT_EQ(ranges_of(realm)(run.offset)->offset, run.offset);
+          ASSERT_LE(run.end(), ranges_of(realm)(run.offset)->end());
+          for (uint64_t k = 0; k < run.length.value; ++k) {
+            if (!all.contains(run.offset.value + k)) continue;
+            ASSERT_TRUE(seen.insert(run.offset.value + k).second);
+            ++named;
+          }
+        }
+        ASSERT_LE(in_window, most);
+        ASSERT_GT(named, 0u);
+        whole += named < in_window;
+        uint64_t asked = 0;
+        for (const Rank& rank : ranks) asked += bytes_in_window(runs, rank.part);
+        ASSERT_TRUE(named == in_window || 2 * asked + 1 >= in_window);
+      }
+    }
+    ASSERT_EQ(seen, all);
+  }
+  EXPECT_GT(whole, 0u);
+}
+
 TEST(Coverage, WhatIsInBothOfTwo) {
   const Realms stripes = cyclic_realms(10, 3), realm = even_realms(ext(5, 40), 2, 1);
   const Ranges both = in_both(ranges_of(realm[0]), ranges_of(stripes[1]), Offset(1000));

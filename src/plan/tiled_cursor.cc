@@ -47,8 +47,10 @@ void TiledCursor::seek(Length position) {
 void TiledCursor::descend(const TypeNode* node, uint64_t size, int64_t at, uint64_t start) {
   while (node && node->kind != Kind::kRun) {
     const uint64_t place = position_ - start;
-    Frame frame{node, at, start, 0, start};
+    Frame frame{node, at, start, 0, start, 0, 0};
     if (node->kind == Kind::kLoop) {
+      frame.count = node->count;
+      frame.stride = node->stride;
       size = node->child->size;
       if (place > 0) frame.index = place / size;
       frame.child += frame.index * size;
@@ -97,6 +99,28 @@ Extent TiledCursor::take_of_run(uint64_t most) {
   position_ += n;
   if (within + n == run_length_ && position_ < end_) next_run();
   return taken;
+}
+
+Nest TiledCursor::take_nest(Length most) {
+  const uint64_t left = std::min(most.value, end_ - position_);
+  const bool whole_run = position_ == run_start_ && run_length_ <= left;
+  Nest nest{extent_at(run_at_, run_length_), {{{1, 0}, {1, 0}, {1, 0}}}, run_length_};
+  size_t loops = 0;
+  for (size_t i = frames_.size(); whole_run && i-- > 0 && loops < nest.loops.size();) {
+    const Frame& f = frames_[i];
+    const uint64_t count = std::min(f.count - std::min(f.count, f.index), left / nest.bytes);
+    if (count < 2) break;
+    nest.loops[loops++] = {count, f.stride};
+    nest.bytes *= count;
+    if (count < f.count) break;  // not from its beginning to its end
+  }
+  if (loops < 2) {
+    const Row row = take_row(Length(left));
+    return {
+        row.first, {{{row.count, row.stride}, {1, 0}, {1, 0}}}, row.first.length.value * row.count};
+  }
+  seek(Length(position_ + nest.bytes));
+  return nest;
 }
 
 // Whole runs of the innermost loop or list, up to `end` and without its last, which the way through

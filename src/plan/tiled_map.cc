@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
+#include <unordered_map>
 
 #include "plan/type_node.h"
 
@@ -99,7 +101,37 @@ uint64_t last_below(const TypeNode& node, Wide limit) {
   return static_cast<uint64_t>(entries.rend() - found) - 1;
 }
 
+// Pairs of nodes that were compared before are not again, or types that use each other twice at
+// every level would double with every level.
+class Comparison {
+ public:
+  bool same(const TypeNode* a, const TypeNode* b) {
+    if (a == b) return true;
+    if (!a || !b || a->kind != b->kind || a->size != b->size || a->pieces != b->pieces ||
+        a->low != b->low || a->high != b->high || a->count != b->count || a->stride != b->stride ||
+        a->entries.size() != b->entries.size())
+      return false;
+    if (const auto known = same_.find(a); known != same_.end() && known->second == b) return true;
+    for (size_t i = 0; i < a->entries.size(); ++i) {
+      const TypeNode::Entry &x = a->entries[i], &y = b->entries[i];
+      if (x.at != y.at || x.start != y.start || !same(x.child, y.child)) return false;
+    }
+    if (!same(a->child.get(), b->child.get())) return false;
+    same_[a] = b;
+    return true;
+  }
+
+ private:
+  std::unordered_map<const TypeNode*, const TypeNode*> same_;
+};
+
 }  // namespace
+
+bool TiledMap::same(const TiledMap& other) const noexcept try {
+  return at_ == other.at_ && Comparison().same(root_.get(), other.root_.get());
+} catch (const std::bad_alloc&) {
+  return false;
+}
 
 TiledMap::TiledMap(TypeTree root, int64_t at)
     : root_(std::move(root)), at_(at), total_(root_ ? root_->size : 0) {}

@@ -7,6 +7,7 @@
 // Immutable and cheap to copy; any thread may read it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "core/extents.h"
+#include "core/rows.h"
 #include "plan/typemap.h"
 
 namespace forebay::plan {
@@ -38,6 +40,10 @@ class TiledMap {
   bool contiguous() const;
   // As of a TypeMap, from one tile to the next too.
   bool monotone() const;
+
+  // Have both the same bytes in the same order, by a look at their nodes? No to some that have, and
+  // without memory.
+  bool same(const TiledMap& other) const noexcept;
 
   // Where byte `position` of the stream lies; position < total().
   Offset offset_of(Length position) const;
@@ -86,6 +92,29 @@ class TiledCursor {
 
   // The next run of bytes, or as much of it as `most`; one that continues it is another run.
   Extent take(Length most) { return take_of_run(most.value); }
+  // The same, and whole runs of the innermost loop that follow it, as far as they fit in `most`.
+  Row take_row(Length most) {
+    const uint64_t bytes = std::min(most.value, end_ - position_);
+    if (position_ != run_start_ || bytes < 2 * run_length_ || frames_.empty() ||
+        frames_.back().count == 0)
+      return {take_of_run(bytes), 1, 0};
+    Frame& f = frames_.back();
+    const Row row{{Offset(static_cast<uint64_t>(run_at_)), Length(run_length_)},
+                  std::min(f.count - f.index, bytes / run_length_),
+                  f.stride};
+    f.index += row.count - 1;
+    run_at_ += static_cast<int64_t>(row.count - 1) * row.stride;
+    position_ += row.count * run_length_;
+    run_start_ = f.child = position_ - run_length_;
+    if (position_ < end_) next_run();
+    return row;
+  }
+
+  // The same as take_row(), and whole rows and planes that follow it likewise.
+  Nest take_nest(Length most);
+
+  // What is left of the current run.
+  Length run_left() const { return Length(std::min(run_start_ + run_length_, end_) - position_); }
 
   // Goes to a place within the part.
   void seek(Length position);
@@ -99,6 +128,8 @@ class TiledCursor {
     uint64_t start;  // its place in the stream
     uint64_t index;  // the child that we are in
     uint64_t child;  // that child's place in the stream
+    uint64_t count;  // of a loop; 0: it is a list
+    int64_t stride;
   };
   struct Regular {  // a way to walk on: `count` equal units
     uint64_t unit;

@@ -88,6 +88,32 @@ void expect_part(TypeOracle& oracle, const Laid& laid) {
     walked.insert(walked.end(), bytes.begin(), bytes.end());
   }
   ASSERT_EQ(walked, expected);
+  walked.clear();
+  for (TiledCursor cursor(laid.map, Length(from), Length(length)); !cursor.done();) {
+    ASSERT_EQ(cursor.position().value, from + walked.size());
+    const Row row = cursor.take_row(Length(most));
+    ASSERT_LE(row.first.length.value * row.count, most);
+    for (uint64_t k = 0; k < row.count; ++k)
+      for (uint64_t i = 0; i < row.first.length.value; ++i)
+        walked.push_back(row.first.offset.value + k * static_cast<uint64_t>(row.stride) + i);
+  }
+  ASSERT_EQ(walked, expected);
+  walked.clear();
+  for (TiledCursor cursor(laid.map, Length(from), Length(length)); !cursor.done();) {
+    ASSERT_EQ(cursor.position().value, from + walked.size());
+    const auto nest = cursor.take_nest(Length(most));
+    ASSERT_LE(nest.bytes, most);
+    for (uint64_t c = 0; c < nest.loops[2].count; ++c)
+      for (uint64_t b = 0; b < nest.loops[1].count; ++b)
+        for (uint64_t a = 0; a < nest.loops[0].count; ++a)
+          for (uint64_t i = 0; i < nest.first.length.value; ++i)
+            walked.push_back(nest.first.offset.value +
+                             a * static_cast<uint64_t>(nest.loops[0].stride) +
+                             b * static_cast<uint64_t>(nest.loops[1].stride) +
+                             c * static_cast<uint64_t>(nest.loops[2].stride) + i);
+    ASSERT_EQ(walked.size(), cursor.position().value - from);
+  }
+  ASSERT_EQ(walked, expected);
   if (const auto slice = laid.map.slice(Length(from), Length(length), blocks)) {
     ASSERT_EQ(bytes_of(*slice), expected);
   }

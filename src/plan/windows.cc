@@ -11,9 +11,10 @@ namespace {
 
 class ByOffset final : public Windows {
  public:
-  ByOffset(std::span<const ViewPart> parts, const TiledMap& realm, WindowLimits limits)
+  ByOffset(std::span<const ViewPart> parts, const TiledMap& realm, WindowLimits limits, Gaps gaps)
       : coverage_(parts, ranges_of(realm), realm.bounds(Length(0), realm.total())),
         limits_(limits),
+        gaps_(gaps),
         ahead_(take()) {}
 
   std::vector<Extent> next() override {
@@ -26,10 +27,14 @@ class ByOffset final : public Windows {
   uint64_t steps() const override { return coverage_.steps(); }
 
  private:
-  std::vector<Extent> take() { return coverage_.next(limits_.bytes, limits_.runs); }
+  std::vector<Extent> take() {
+    return gaps_ == Gaps::never ? coverage_.next(limits_.bytes, limits_.runs)
+                                : coverage_.next_through(limits_.bytes, limits_.runs);
+  }
 
   Coverage coverage_;
   const WindowLimits limits_;
+  const Gaps gaps_;
   std::vector<Extent> ahead_;
   bool first_ = true;
 };
@@ -218,8 +223,8 @@ class ByTarget final : public Windows {
 }  // namespace
 
 std::unique_ptr<Windows> windows_by_offset(std::span<const ViewPart> parts, const TiledMap& realm,
-                                           WindowLimits limits) {
-  return std::make_unique<ByOffset>(parts, realm, limits);
+                                           WindowLimits limits, Gaps gaps) {
+  return std::make_unique<ByOffset>(parts, realm, limits, gaps);
 }
 
 std::vector<uint64_t> loads_by_target(std::span<const ViewPart> parts, const TiledMap& realm,

@@ -47,9 +47,13 @@ struct WindowLimits {
   size_t runs = 0;
 };
 
+// May windows hold bytes that no part has? Of a read, where the Store gives bytes as fast as those
+// between them can be found out.
+enum class Gaps : bool { never, where_dense };
+
 // The parts must outlive the windows. At least one window, which may be empty.
 std::unique_ptr<Windows> windows_by_offset(std::span<const ViewPart> parts, const TiledMap& realm,
-                                           WindowLimits limits);
+                                           WindowLimits limits, Gaps gaps = Gaps::never);
 
 // What the realm is for its aggregator, by target: its bytes, but a run of fewer than a window's
 // limits have for each of its runs counts as that many. So a window's share of the load never has

@@ -372,7 +372,7 @@ void effective_hints(bool at_server) {
   MPI_File_close(&file);
   MPI_Info_free(&info);
   file = open(MPI_COMM_WORLD, path("effective"), MPI_MODE_RDWR);
-  check(effective(file, "cb_buffer_size") == (at_server ? "16777216" : "1048576"),
+  check(effective(file, "cb_buffer_size") == (at_server ? "16777216" : "2097152"),
         "the buffer of an aggregator");
   MPI_File_close(&file);
 }
@@ -436,6 +436,7 @@ void all_rules(bool at_server) {
   many_pieces();
   pieces_far_apart();
   irregular_views();
+  views_that_come_again();
   own_pieces();
   buffers_beyond_a_limit();
   full_disk_together();
@@ -467,6 +468,8 @@ int main(int argc, char** argv) {
     preallocated(true);
   else if (which == "watched")
     watched_files();
+  else if (which == "views")
+    views_that_come_again();
   else if (!threads)
     sieved_writes(which == "served");
   else if (level == MPI_THREAD_MULTIPLE)

@@ -52,7 +52,6 @@ void registered_representations();
 void persistent_realms();
 void many_pieces();
 void pieces_far_apart();
-void irregular_views();
 void buffers_beyond_a_limit();
 void full_disk_together();
 void no_memory_together();
@@ -63,6 +62,10 @@ void realms_given();
 void changing_types();
 void realms_beside_a_thread();
 void realms_beside_busy_threads();
+
+// Rules of irregular views in them (cases_views.cc).
+void irregular_views();
+void views_that_come_again();
 
 // Rules of what ranks and aggregators exchange in them (cases_exchange.cc).
 void watched_files();

@@ -10,6 +10,7 @@ processes of its own, which looks to us like another node (needs root). --served
 import argparse
 import contextlib
 import os
+import re
 import sys
 import tempfile
 
@@ -66,6 +67,15 @@ def hints_that_need_a_server(scratch):
                            {"FOREBAY_EXPLAIN": "1", "FOREBAY_CLIENT_SERVER": server.run_dir})
         if code != 0 or "ignored" in text or server.sieved_writes() == 0:
             return f"{text}\nserved: {code}, {server.sieved_writes()} sieved writes"
+    return None
+
+
+def views_that_come_again(scratch):
+    """A long view is told as a whole once, to each of two aggregators, not with each call."""
+    code, text = cases([scratch, "views"], {"FOREBAY_EXPLAIN": "1"})
+    told = re.findall(r"/steady: .* views of this rank told in (\d+) numbers", text)
+    if code != 0 or not told or int(told[0]) > 50000:
+        return f"{text}\nviews: {code}, told in {told} numbers"
     return None
 
 
@@ -170,6 +180,9 @@ with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="forebay-cases-") as scr
     else:
         code, text = cases([scratch, *([options.which] if options.which else [])])
         plain = not (options.which or options.apart or options.hints)
-        failure = hints_that_need_a_server(scratch) if plain else None
+        if plain:
+            failure = hints_that_need_a_server(scratch) or views_that_come_again(scratch)
+        else:
+            failure = None
 print(text, failure or "", sep="\n")
 sys.exit(code or failure is not None)

@@ -1,5 +1,5 @@
-// Rules of collective calls that go together: what persistent realms keep, views of many pieces,
-// limits and errors in the middle, progress of MPI meanwhile. Two ranks.
+// Rules of collective calls that go together: what persistent realms keep, limits and errors in the
+// middle, progress of MPI meanwhile. Two ranks.
 #include "cases.h"
 
 #include <sys/resource.h>
@@ -162,62 +162,6 @@ void many_readers() {
   MPI_Type_free(&piece);
   MPI_Type_free(&type);
   MPI_Info_free(&info);
-}
-
-namespace {
-
-// A view of many irregular pieces, of which a call names few: described by these; and then all.
-void irregular_views(const char* name, MPI_Info info) {
-  constexpr int kBlocks = 5000;
-  MPI_File file = open(MPI_COMM_WORLD, path(name), kNew, info);
-  std::vector<int> places(kBlocks);
-  for (int i = 0, at = 0; i < kBlocks; ++i, at += 2 + i * i % 7) places[size_t(i)] = 2 * at + rank;
-  MPI_Datatype type;
-  MPI_Type_create_indexed_block(kBlocks, 1, places.data(), MPI_INT, &type);
-  MPI_Type_commit(&type);
-  MPI_File_set_view(file, 0, MPI_INT, type, "native", MPI_INFO_NULL);
-  std::vector<int> few(100, 100 + rank), back(100);
-  for (const int at : {0, 2000, 4900}) {
-    MPI_Status status;
-    int count = 0;
-    MPI_File_write_at_all(file, at, few.data(), 100, MPI_INT, &status);
-    MPI_Get_count(&status, MPI_INT, &count);
-    check(count == 100, "the count of an irregular write");
-    MPI_File_read_at_all(file, at, back.data(), 100, MPI_INT, MPI_STATUS_IGNORE);
-    check(back == few, "an irregular collective write");
-    std::fill(back.begin(), back.end(), 0);
-    MPI_File_read_at(file, at, back.data(), 100, MPI_INT, MPI_STATUS_IGNORE);
-    check(back == few, "an irregular collective write, as each rank reads it");
-  }
-  std::vector<int> all(kBlocks), all_back(all.size());
-  for (size_t i = 0; i < all.size(); ++i) all[i] = int(i) * 2 + rank;
-  MPI_File_write_at_all(file, 0, all.data(), int(all.size()), MPI_INT, MPI_STATUS_IGNORE);
-  MPI_File_read_at_all(file, 0, all_back.data(), int(all.size()), MPI_INT, MPI_STATUS_IGNORE);
-  check(all_back == all, "all of an irregular view");
-  std::fill(all_back.begin(), all_back.end(), 0);
-  MPI_File_read_at(file, 0, all_back.data(), int(all.size()), MPI_INT, MPI_STATUS_IGNORE);
-  check(all_back == all, "all of an irregular view, as each rank reads it");
-  MPI_File_close(&file);
-  MPI_Type_free(&type);
-  MPI_Info_free(&info);
-}
-
-}  // namespace
-
-// Too long to be sent as a whole: each aggregator is told what lies in its realm, which may be one
-// part of the file or many.
-void irregular_views() {
-  irregular_views("irregular", hinted({{"romio_cb_write", "enable"},
-                                       {"romio_cb_read", "enable"},
-                                       {"cb_config_list", "*:*"},
-                                       {"cb_nodes", "2"}}));
-  irregular_views("irregular_stripes", hinted({{"romio_cb_write", "enable"},
-                                               {"romio_cb_read", "enable"},
-                                               {"cb_config_list", "*:*"},
-                                               {"cb_nodes", "2"},
-                                               {"forebay_realms", "striped"},
-                                               {"striping_unit", "4096"},
-                                               {"striping_factor", "2"}}));
 }
 
 // A limit on files comes between calls of other buffers, and goes: nobody dies of it, and all that
