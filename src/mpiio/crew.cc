@@ -1,5 +1,7 @@
 #include "mpiio/crew.h"
 
+#include "mpiio/process.h"
+
 namespace forebay::mpiio {
 
 void Crew::run() {
