@@ -54,6 +54,15 @@ Driver::Driver(const RemoteOptions& options, const RemoteRuntime& runtime, bool 
         },
         [this] { return session_->connection(); }, [this] { return session_->descriptor(); }});
     session_->use(shortcuts_.get());
+    gathered_ = std::make_unique<GatherQueue>(
+        *shortcuts_, GatherQueue::Sender{sent_,
+                                         [this](Request&& request, Completion&& done) {
+                                           send_later(std::move(request), std::move(done));
+                                         },
+                                         [this](Completion&& done, Result<Reply>&& result) {
+                                           --submitted_;
+                                           done(std::move(result));
+                                         }});
   }
   if (!lent_) return;
   transport_->lend(lent_->pages());
@@ -62,6 +71,7 @@ Driver::Driver(const RemoteOptions& options, const RemoteRuntime& runtime, bool 
 
 Driver::~Driver() {
   leaving_ = true;
+  settle_gathered();
   if (shortcuts_) shortcuts_->give_back();
   Waiter waiter;
   run(waiter, [&] { session_->when_idle([&] { finish(waiter); }); });
@@ -86,6 +96,7 @@ void Driver::leave() {
 }
 
 Result<Reply> Driver::call(Request&& request) {
+  settle_gathered();
   if (shortcuts_ && session_->shares_memory() && submitted_.load() == 0) {
     if (auto done = shortcuts_->call(request)) return std::move(*done);
   }
@@ -118,9 +129,8 @@ Shortcuts::Answer Driver::ask_shortcut(Request&& request) {
     session_->submit(
         std::move(request),
         [&](Result<Reply>&& result) {
-          // Meanwhile the server may have crashed, and lost what it had acknowledged.
-          if (result && session_->busy_with(file)) result = Error(EAGAIN);
-          answer = {std::move(result), session_->region(), session_->connection()};
+          const bool of_use = !session_->busy_with(file);
+          answer = session_->shortcut_answer(std::move(result), of_use);
           finish(waiter);
         },
         false);
@@ -138,8 +148,8 @@ void Driver::ask_shortcut_later(Request&& request, Shortcuts::Parts::Answered an
     session_->submit(
         std::move(request),
         [this, file, answered = std::move(answered)](Result<Reply>&& result) mutable {
-          if (result && session_->lacks(file)) result = Error(EAGAIN);
-          answered({std::move(result), session_->region(), session_->connection()});
+          const bool of_use = !session_->lacks(file);
+          answered(session_->shortcut_answer(std::move(result), of_use));
         },
         true);
   });
@@ -147,7 +157,10 @@ void Driver::ask_shortcut_later(Request&& request, Shortcuts::Parts::Answered an
 
 RemoteStore::Stats Driver::stats() const {
   RemoteStore::Stats stats = session_->stats();
-  if (shortcuts_) stats.by_shortcut = shortcuts_->done();
+  if (shortcuts_) {
+    stats.by_shortcut = shortcuts_->done();
+    stats.gathered = shortcuts_->gathered();
+  }
   return stats;
 }
 
@@ -168,24 +181,51 @@ void Driver::submit(Request&& request, Completion&& done) {
   if (!shortcuts_ || request.handle.empty()) return enqueue(std::move(request), std::move(done));
   ++submitted_;
   shortcuts_->submitting();
-  enqueue(std::move(request), [this, done = std::move(done)](Result<Reply>&& result) mutable {
-    --submitted_;
-    done(std::move(result));
-  });
+  if (gathers(request, done)) return;
+  settle_gathered();
+  ++sent_;
+  send_later(std::move(request), std::move(done));
 }
 
-void Driver::enqueue(Request&& request, Completion&& done) {
+// It is counted in submitted_ and sent_.
+void Driver::send_later(Request&& request, Completion&& done) {
+  Completion counted = [this, done = std::move(done)](Result<Reply>&& result) mutable {
+    --submitted_;
+    done(std::move(result));
+  };
+  enqueue(std::move(request), std::move(counted), &sent_);
+}
+
+bool Driver::gathers(Request& request, Completion& done) {
+  const GatherQueue::Added added = gathered_->add(request, done);
+  if (added == GatherQueue::Added::first) {
+    std::lock_guard lock(mutex_);
+    ++gatherings_;
+    begin_background();
+    if (led_) nudge();  // it may be the background thread itself
+    call_background();
+  }
+  return added != GatherQueue::Added::no;
+}
+
+// What is called or sent after it comes after all that was gathered before.
+void Driver::settle_gathered() {
+  if (gathered_) gathered_->settle();
+}
+
+void Driver::enqueue(Request&& request, Completion&& done, Session::Count* counted) {
   if (!own_loop_ || leader_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
-    return session_->submit(std::move(request), std::move(done), true);
+    return session_->submit(std::move(request), std::move(done), true, counted);
   }
   std::unique_lock lock(mutex_);
   begin_background();
   const bool small = is_small(request);
   urgent_ = urgent_ || !small;
   if (led_ || (helped_ && small && (background_left_ || !inbox_.empty()))) {
-    inbox_.push_back([this, request = std::move(request), done = std::move(done)]() mutable {
-      session_->submit(std::move(request), std::move(done), true);
-    });
+    inbox_.push_back(
+        [this, request = std::move(request), done = std::move(done), counted]() mutable {
+          session_->submit(std::move(request), std::move(done), true, counted);
+        });
     nudge();
     if (!led_) call_background();
     return;
@@ -194,7 +234,7 @@ void Driver::enqueue(Request&& request, Completion&& done) {
   lock.unlock();
   drain();
   settle(request);
-  session_->submit(std::move(request), std::move(done), true);
+  session_->submit(std::move(request), std::move(done), true, counted);
   let_go();
 }
 
@@ -318,6 +358,11 @@ void Driver::drain() {
 
 void Driver::help(Callback<bool()> enough, bool wait) {
   if (!own_loop_) return;
+  settle_gathered();
+  if (enough()) {
+    helped_ = true;
+    return;
+  }
   {
     std::lock_guard lock(mutex_);
     helped_ = true;
@@ -357,7 +402,7 @@ void Driver::let_go() {
   }
   if (!followers_.empty()) {
     followers_.front()->changed.notify_one();
-  } else if (background_left || !inbox_.empty()) {
+  } else if (background_left || !inbox_.empty() || (gathered_ && gathered_->any())) {
     call_background();
   }
 }
@@ -395,6 +440,10 @@ bool Driver::await_work(std::unique_lock<std::mutex>& lock) {
   background_idle_ = true;
   bool listen = false;
   while (!stopping_ && !wanted() && !listen) {
+    if (gathered_ && gathered_->any()) {
+      if (await_gathered(lock)) return false;
+      continue;
+    }
     if (quiet_ == Duration::zero()) {
       background_changed_.wait(lock);
       continue;
@@ -402,12 +451,28 @@ bool Driver::await_work(std::unique_lock<std::mutex>& lock) {
     const uint64_t before = leads_;
     const Duration quiet = quiet_;
     const bool called = background_changed_.wait_for(lock, quiet) == std::cv_status::no_timeout;
-    listen = !called && !led_ && quiet_ == quiet && leads_ == before;
+    listen =
+        !called && !led_ && quiet_ == quiet && leads_ == before && !(gathered_ && gathered_->any());
   }
   background_idle_ = false;
   if (listen || stopping_) return listen && !stopping_;
   if (helped_) background_changed_.wait_for(lock, kGrace, [&] { return stopping_ || urgent_; });
   return !stopping_ && wanted();
+}
+
+// What is gathered: left, for a moment, to whoever comes and waits for it. True: it has been seen
+// to.
+bool Driver::await_gathered(std::unique_lock<std::mutex>& lock) {
+  background_idle_ = false;
+  const uint64_t which = gatherings_;
+  if (helped_) background_changed_.wait_for(lock, kGrace, [&] { return stopping_ || urgent_; });
+  background_idle_ = true;
+  if (helped_ && which != gatherings_) return false;
+  background_idle_ = false;
+  lock.unlock();
+  settle_gathered();
+  lock.lock();
+  return true;
 }
 
 // Has anything happened to the connection?

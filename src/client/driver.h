@@ -16,6 +16,8 @@
 //    background thread does, and lets go as soon as anybody calls.
 //  - While locks are held somebody must notice that the server was restarted, and reclaim them:
 //    when nobody has led for a while the background thread looks.
+// Small writes that are gathered (gather_queue.h) wait for whoever waits for them, too, or for the
+// background thread; they do not need the lead.
 // A loop that somebody else runs (simulated) needs none of this: everything happens on its one
 // thread.
 //
@@ -33,6 +35,7 @@
 #include <thread>
 #include <vector>
 
+#include "client/gather_queue.h"
 #include "client/lent_memory.h"
 #include "client/session.h"
 #include "client/shortcuts.h"
@@ -67,7 +70,10 @@ class Driver {
   };
 
   Result<Reply> send(Request&& request);
-  void enqueue(Request&& request, Completion&& done);
+  void enqueue(Request&& request, Completion&& done, Session::Count* counted = nullptr);
+  bool gathers(Request& request, Completion& done);
+  void settle_gathered();
+  void send_later(Request&& request, Completion&& done);
   Shortcuts::Answer ask_shortcut(Request&& request);
   void ask_shortcut_later(Request&& request, Shortcuts::Parts::Answered answered);
   template <class Begin>
@@ -86,6 +92,7 @@ class Driver {
   void begin_background();
   void look();
   bool await_work(std::unique_lock<std::mutex>& lock);
+  bool await_gathered(std::unique_lock<std::mutex>& lock);
   void leave();
 
   std::unique_ptr<Loop> own_loop_;
@@ -93,9 +100,11 @@ class Driver {
   std::unique_ptr<Transport> transport_;
   std::shared_ptr<LentMemory> lent_;
   std::unique_ptr<Session> session_;
-  std::unique_ptr<Shortcuts> shortcuts_;  // null: a simulation, or for other clients
-  std::atomic<uint64_t> submitted_{0};    // and not completed; counted for the shortcuts
-  std::atomic<bool> leaving_{false};      // nothing more is asked
+  std::unique_ptr<Shortcuts> shortcuts_;   // null: a simulation, or for other clients
+  std::unique_ptr<GatherQueue> gathered_;  // null where there are no shortcuts
+  std::atomic<uint64_t> submitted_{0};     // and not completed; counted for the shortcuts
+  Session::Count sent_{0};                 // of these: the session has, and has not done
+  std::atomic<bool> leaving_{false};       // nothing more is asked
 
   // The leader's.
   Waiter* leading_for_ = nullptr;
@@ -108,13 +117,14 @@ class Driver {
   std::mutex mutex_;
   bool led_ = false;
   bool stopping_ = false;
-  bool background_left_ = false;  // when nobody leads: requests of submit() are unanswered
-  bool background_idle_ = false;  // its thread waits to be called
-  bool helped_ = false;           // whoever waits helps
-  bool urgent_ = false;           // the background thread is to come at once
-  Duration quiet_{0};             // when nobody leads: after this the background thread listens
-  bool warned_ = false;           // that its thread cannot be had
-  uint64_t leads_ = 0;            // counts leaders
+  bool background_left_ = false;     // when nobody leads: requests of submit() are unanswered
+  bool background_idle_ = false;     // its thread waits to be called
+  std::atomic<bool> helped_{false};  // whoever waits helps
+  bool urgent_ = false;              // the background thread is to come at once
+  Duration quiet_{0};                // when nobody leads: after this the background thread listens
+  bool warned_ = false;              // that its thread cannot be had
+  uint64_t leads_ = 0;               // counts leaders
+  uint64_t gatherings_ = 0;          // and what was gathered anew
   std::vector<Task> inbox_;
   std::vector<Waiter*> followers_;
   std::condition_variable background_changed_;

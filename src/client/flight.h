@@ -43,6 +43,7 @@ struct Session::Flight {
   uint64_t known = 0;   // Uncommitted::now() when it was issued
   unsigned sends = 0;   // of our memory, under way
   bool background = false;
+  Count* counted = nullptr;
   bool cancelled = false;
   std::stop_source given_up{std::nostopstate};  // of what is done here by another thread
   bool sent_now = false;                        // to the server of this session
@@ -59,6 +60,11 @@ struct Session::Flight {
   std::vector<FlightRef> members;  // of a joint: the requests that it is made of
   bool alone = false;              // never to be joined with others
   std::optional<Result<Reply>> result;
+
+  void uncount() {
+    if (Count* const by = std::exchange(counted, nullptr)) --*by;
+    for (const FlightRef& member : members) member->uncount();
+  }
 
   bool may_have_begun() const {
     return (sent_now || sent_before) && op_info(message.request.op).changes;

@@ -53,6 +53,7 @@ class Link final : private ConnectionHandler {
   // Up only.
   void send(std::string head, Memory payload = {}, Connection::Sent sent = {});
   void post(uint64_t bits) { connection_->post(bits); }
+  Fd take_handed(uint64_t inode) { return connection_ ? connection_->take_handed(inode) : Fd(); }
   // Says goodbye if it is up; what that left unsent is in unsent().
   void leave();
   uint64_t unsent() const;

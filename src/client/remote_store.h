@@ -72,6 +72,7 @@ class RemoteStore : public Store {
     // writes in boxes.
     uint64_t lent = 0, in_area = 0, boxed = 0;
     uint64_t by_shortcut = 0;  // reads and writes that were done here (client/shortcuts.h)
+    uint64_t gathered = 0;     // of these: writes that went by the memory of all (gather_room.h)
   };
   virtual Stats stats() const = 0;
 };

@@ -58,12 +58,18 @@ RemoteStore::Stats Session::stats() const {
           0};
 }
 
-void Session::submit(Request&& request, Completion&& done, bool background) {
-  if (Result<void> ok = check(request); !ok) return done(std::move(ok).error());
+void Session::submit(Request&& request, Completion&& done, bool background, Count* counted) {
+  if (Result<void> ok = check(request); !ok) {
+    if (counted) --*counted;
+    return done(std::move(ok).error());
+  }
   if (request.op == Op::unlock) {
     done = unlocks(request, std::move(done));
   } else if (is_lock(request.op)) {
-    if (auto loss = locks_.take_loss(request)) return done(std::move(*loss));
+    if (auto loss = locks_.take_loss(request)) {
+      if (counted) --*counted;
+      return done(std::move(*loss));
+    }
   }
   const bool first = needs_no_server();
   auto flight = std::make_unique<Flight>(std::move(request), std::move(done));
@@ -71,6 +77,7 @@ void Session::submit(Request&& request, Completion&& done, bool background) {
   background_ += background;
   requests_.add();
   flight->background = background;
+  flight->counted = counted;
   flight->number = ++submitted_;
   flight->since = loop_.now();
   if (flight->message.request.op == Op::lease) {
@@ -277,6 +284,7 @@ void Session::complete(FlightRef flight, Result<Reply>&& result) {
   }
   --live_;
   background_ -= flight->background;
+  flight->uncount();
   if (flight->lent && !result) lent_->detach(flight->message.request.memory);
   if (flight->lane) free_lanes_.push_back(*flight->lane);
   if (flight->message.request.op == Op::lease && --lease_asks_ == 0) recalled_early_.clear();

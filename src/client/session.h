@@ -71,20 +71,21 @@
 #include "client/link.h"
 #include "client/lock_ledger.h"
 #include "client/parts.h"
+#include "client/shortcuts.h"
 #include "client/uncommitted.h"
 #include "core/counters.h"
 
 namespace forebay {
-
-class Shortcuts;
 
 class Session final : private Link::User {
  public:
   Session(Loop& loop, Transport& transport, const RemoteOptions& options, bool patient);
   ~Session() override;  // idle only
 
-  // `background`: nobody waits for it on a thread of their own (see background()).
-  void submit(Request&& request, Completion&& done, bool background);
+  // `background`: nobody waits for it on a thread of their own (see background()). `counted`: has
+  // one less as soon as it is done, and nothing has to come after it any more.
+  using Count = std::atomic<uint64_t>;
+  void submit(Request&& request, Completion&& done, bool background, Count* counted = nullptr);
 
   // The handle of the top, as soon as the link is up.
   using Up = Callback<void(Result<Handle>)>;
@@ -136,6 +137,9 @@ class Session final : private Link::User {
   bool shares_memory() const {
     return shares_memory_.load(std::memory_order_relaxed);
   }  // any thread
+  // To what a shortcut's question was. Not of use: the server may have crashed meanwhile, and lost
+  // what it had acknowledged.
+  Shortcuts::Answer shortcut_answer(Result<Reply>&& reply, bool of_use);
   // Another number after every connection that was lost. Any thread.
   uint64_t connection() const { return lost_connections_.load(); }
 

@@ -3,6 +3,7 @@
 
 #include "client/flight.h"
 #include "client/shortcuts.h"
+#include "transport/shared_shortcut.h"
 
 namespace forebay {
 
@@ -11,6 +12,13 @@ namespace {
 constexpr Duration kDrain = std::chrono::milliseconds(20);
 
 }  // namespace
+
+Shortcuts::Answer Session::shortcut_answer(Result<Reply>&& reply, bool of_use) {
+  Fd handed;
+  if (reply && (reply->value & kGathering) != 0) handed = link_.take_handed(reply->attr.rdev);
+  if (reply && !of_use) reply = Error(EAGAIN);
+  return {std::move(reply), region_, connection(), std::move(handed)};
+}
 
 // The front of the queue can be done here as soon as what is in boxes is answered.
 bool Session::waits_for_shortcut() const {
@@ -53,6 +61,7 @@ bool Session::written_here(FlightRef& flight) {
   }
   if (!*result && !flight->members.empty()) return part_joint(std::move(flight)), true;
   flight->result = std::move(*result);
+  flight->uncount();
   written_.push_back(std::move(flight));
   if (written_.size() > 1) return true;
   loop_.post([weak = std::weak_ptr<Session*>(alive_)] {
@@ -107,8 +116,8 @@ bool Session::asks_for_shortcut() {
   auto flight =
       std::make_unique<Flight>(Request(question), [this, question](Result<Reply>&& result) {
         asking_ = false;
-        if (result && lacks(question.handle)) result = Error(EAGAIN);
-        shortcuts_->answered(question, {std::move(result), region_, connection()});
+        const bool of_use = !lacks(question.handle);
+        shortcuts_->answered(question, shortcut_answer(std::move(result), of_use));
       });
   ++live_;
   requests_.add();

@@ -88,7 +88,7 @@ Result<Fd> open_file(const std::string& path, const Identity& meant, int flags) 
 
 }  // namespace
 
-struct Shortcuts::OpenFile {
+struct Shortcuts::OpenFile final : posix::GatheredWrites::File {
   Fd fd;
   Identity identity;
   off_t mark = -1;  // where it stands, which nothing else has a use for
@@ -104,6 +104,7 @@ struct Shortcuts::OpenFile {
   // Is it still by its number?
   bool there() const { return stands_at(fd.get(), mark); }
   bool is(const Identity& other) const { return identity == other && there(); }
+  int descriptor() const override { return there() ? fd.get() : -1; }
   ~OpenFile() {
     if (known) known->fd.store(-1);
     // If the program has closed it, and opened something else by its number, it is not ours.
@@ -122,6 +123,7 @@ struct Shortcuts::Path {
   ShortcutWord* word = nullptr;
   uint32_t generation = 0;
   uint64_t connection = 0;
+  std::shared_ptr<GatherRoom> room;  // in common; null: none
   Turns turns;
 
   int fd() const { return opened->fd.get(); }
@@ -190,7 +192,8 @@ std::optional<Result<Reply>> Shortcuts::call(const Request& r) {
 }
 
 bool Shortcuts::enter(const PathRef& path, const Request& r) {
-  if (alive(*path) && path->word->enter(path->generation)) return true;
+  if ((path->room ? connected(*path) : alive(*path)) && path->word->enter(path->generation))
+    return true;
   lost(r, path);
   return false;
 }
@@ -259,6 +262,60 @@ std::optional<Result<Reply>> Shortcuts::write_here(const Request& r) {
   return path ? use(path, r, Wait::no) : std::nullopt;
 }
 
+// ---- Together with others ----
+
+bool Shortcuts::gather(const Request& r, Gathered& gathered) {
+  if (paths_.load() == 0 || !r.caller || !r.caller->same_identity(*self_)) return false;
+  PathRef path;
+  {
+    std::lock_guard lock(mutex_);
+    path = path_for(r);
+  }
+  if (!path || !path->room || !path->room->writes().takes(r.file.total().value)) return false;
+  if (!enter(path, r)) return false;
+  posix::GatheredWrites& with_others = path->room->writes();
+  if (!with_others.put(*path->opened, r.file.bounds().offset, r.memory, gathered.piece)) {
+    path->word->leave();
+    return false;
+  }
+  gathered.path = std::move(path);
+  return true;
+}
+
+std::vector<Shortcuts::Written> Shortcuts::settle(std::span<const Request* const> requests,
+                                                  std::span<Gathered> gathered) {
+  std::vector<posix::GatheredWrites::Piece> pieces;
+  std::vector<size_t> of_path;
+  std::vector<bool> done(gathered.size());
+  for (size_t first = 0; first < gathered.size(); ++first) {
+    if (done[first]) continue;
+    Path& path = *gathered[first].path;
+    pieces.clear(), of_path.clear();
+    for (size_t i = first; i < gathered.size(); ++i) {
+      if (gathered[i].path.get() != &path) continue;
+      pieces.push_back(gathered[i].piece);
+      of_path.push_back(i);
+      done[i] = true;
+    }
+    path.room->writes().settle(*path.opened, pieces);
+    for (size_t i = 0; i < pieces.size(); ++i) gathered[of_path[i]].piece = pieces[i];
+  }
+  std::vector<Written> written;
+  for (size_t i = 0; i < gathered.size(); ++i) {
+    const Request& r = *requests[i];
+    const PathRef path = std::move(gathered[i].path);
+    Result<uint64_t> bytes = r.file.total().value;
+    path->room->writes().count(*bytes);
+    gathered_.add(!gathered[i].piece.alone);
+    if (gathered[i].piece.alone) bytes = write_alone(r, *path);
+    Result<Reply> reply = moved(r, *path, std::move(bytes));
+    path->word->move_on();
+    path->word->leave();
+    written.push_back(outcome(path, r, std::move(reply)));
+  }
+  return written;
+}
+
 // ---- By threads of ours ----
 
 bool Shortcuts::may_begin(const Request& r) {
@@ -283,8 +340,8 @@ Request Shortcuts::question(const Request& r) {
   return question_for(r);
 }
 
-void Shortcuts::answered(const Request& question, const Answer& answer) {
-  install(question, answer, std::nullopt);
+void Shortcuts::answered(const Request& question, Answer&& answer) {
+  install(question, std::move(answer), std::nullopt);
 }
 
 bool Shortcuts::begin(const Request& r, Begun done) {
@@ -331,8 +388,8 @@ void Shortcuts::ask_later(const Request& r) {
   if (!r.caller || !r.caller->same_identity(*self_) || !find(r).ask) return;
   Request question = question_for(r);
   Request kept = question;
-  parts_.ask_later(std::move(question), [this, kept = std::move(kept)](const Answer& answer) {
-    install(kept, answer, std::nullopt);
+  parts_.ask_later(std::move(question), [this, kept = std::move(kept)](Answer&& answer) {
+    install(kept, std::move(answer), std::nullopt);
   });
 }
 
@@ -378,7 +435,7 @@ Request Shortcuts::question_for(const Request& r) {
   question.caller = r.caller;
   question.handle = r.handle;
   question.right = r.right;
-  if (r.op == Op::read) question.flags = kFlagShared;
+  r.op == Op::read ? question.flags = kFlagShared : question.value = posix::GatheredWrites::kLayout;
   return question;
 }
 
@@ -389,16 +446,23 @@ Shortcuts::PathRef Shortcuts::ask(const Request& r) {
 }
 
 // `submits`: nothing may have been submitted since.
-Shortcuts::PathRef Shortcuts::install(const Request& question, const Answer& answer,
+Shortcuts::PathRef Shortcuts::install(const Request& question, Answer&& answer,
                                       std::optional<uint64_t> submits) {
   const std::string& right = question.right.bytes;
   std::shared_ptr<OpenFile> before;
+  std::shared_ptr<GatherRoom> room;
   {
     std::lock_guard lock(mutex_);
     const auto known = rights_.find(right);
-    if (known != rights_.end()) before = std::move(known->second.opened);
+    if (known != rights_.end()) {
+      before = std::move(known->second.opened);
+      room = std::move(known->second.room);
+    }
   }
   Result<PathRef> path = open(answer, (question.flags & kFlagShared) == 0, std::move(before));
+  if (path && (answer.reply->value & kGathering) != 0) {
+    (*path)->room = GatherRoom::enter(std::move(answer.handed), std::move(room));
+  }
   std::lock_guard lock(mutex_);
   const auto found = rights_.find(right);
   if (!path) {
@@ -416,6 +480,7 @@ Shortcuts::PathRef Shortcuts::install(const Request& question, const Answer& ans
   give_back(found->second);  // another thread's, of the same right
   found->second.path = *path;
   if ((*path)->opened->known) found->second.opened = (*path)->opened;
+  found->second.room = (*path)->room;
   ++paths_;
   return *path;
 }
@@ -425,7 +490,7 @@ Result<Shortcuts::PathRef> Shortcuts::open(const Answer& answer, bool writes,
                                            std::shared_ptr<OpenFile> before) {
   if (!answer.reply) return answer.reply.error();
   const Reply& reply = *answer.reply;
-  const auto number = static_cast<uint32_t>(reply.value) & ~(kInCommon | kAroundCache);
+  const auto number = static_cast<uint32_t>(reply.value) & ~kShortcutMarks;
   if (!answer.region || number >= kShortcuts) return Error(EAGAIN);
   auto path = std::make_shared<Path>();
   path->region = answer.region;
@@ -496,9 +561,11 @@ void Shortcuts::lost(const Request& r, const PathRef& path, bool for_good) {
 }
 
 bool Shortcuts::alive(const Path& path) {
-  if (parts_.connection() != path.connection || !path.opened->there()) {
-    return false;
-  }
+  return path.opened->there() && connected(path);
+}
+
+bool Shortcuts::connected(const Path& path) {
+  if (parts_.connection() != path.connection) return false;
   const Duration::rep now = coarse_now().since_start.count();
   if (now - looked_.load(std::memory_order_relaxed) < Duration(kLookEvery).count()) return true;
   pollfd look{parts_.socket(), POLLRDHUP, 0};
@@ -527,6 +594,25 @@ Result<uint64_t> Shortcuts::write_whole(const Request& r, const Path& path) {
   if (n < 0) return Error(errno);
   if (static_cast<uint64_t>(n) != total) return Error(ENOTCONN);
   return total;
+}
+
+// The descriptor is looked at only when it is used: by whoever writes for others, or here.
+Result<uint64_t> Shortcuts::write_alone(const Request& r, const Path& path) {
+  if (!path.opened->there()) return Error(EBADF);
+  path.room->writes().make_way(*path.opened, r.file.bounds());
+  return write_whole(r, path);
+}
+
+// Together with what others write, if that is faster.
+Result<uint64_t> Shortcuts::write_in_common(const Request& r, Path& path) {
+  const uint64_t total = r.file.total().value;
+  if (!path.room) return write_whole(r, path);
+  posix::GatheredWrites& with_others = path.room->writes();
+  const bool written = with_others.write(*path.opened, r.file.bounds().offset, r.memory);
+  gathered_.add(written);
+  Result<uint64_t> result = written ? total : write_alone(r, path);
+  with_others.count(total);
+  return result;
 }
 
 // Those who wait for it themselves have it done by two threads.
@@ -572,7 +658,7 @@ Result<uint64_t> Shortcuts::move_bytes(const Request& r, Path& path, Wait wait) 
 }
 
 Result<Reply> Shortcuts::move(const Request& r, Path& path, Wait wait) {
-  if (path.common) return moved(r, path, write_whole(r, path));
+  if (path.common) return moved(r, path, write_in_common(r, path));
   const Turns::Turn turn(path.turns, r.file.bounds(), r.op == Op::write, wait);
   if (!turn.mine()) return Error(EAGAIN);
   if (turn.waited() && !alive(path)) return Error(ENOTCONN);

@@ -18,14 +18,15 @@
 // Invariants:
 //  1. Bytes move only between ShortcutWord::enter() and leave(), so the server knows.
 //  2. Of a file that others have in common, only pieces are written that the file system writes as
-//     a whole. Of the threads of this process that are in, none writes what another one reads or
-//     writes (Turns): a request is not torn, whatever its size.
+//     a whole, by one call each or by one for several of them (gather_room.h). Of the threads of
+//     this process that are in, none writes what another one reads or writes (Turns): a request is
+//     not torn, whatever its size.
 //  3. Nobody enters whose connection is gone. A client that does nothing but this hears nothing of
 //     its server: so it looks now and then (kLookEvery), within a long request too. A server that
 //     crashed is noticed within that time.
-//  4. Before each request, the descriptor is looked at, by a random place where it stands: a
-//     program may have closed it with others that it does not know, and opened something else by
-//     its number.
+//  4. Before each request, or before it is used for what was gathered, the descriptor is looked at,
+//     by a random place where it stands: a program may have closed it with others that it does not
+//     know, and opened something else by its number.
 //
 // Threads: any.
 #pragma once
@@ -38,10 +39,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "client/gather_room.h"
 #include "client/turns.h"
 #include "core/clock.h"
 #include "core/counters.h"
@@ -53,15 +56,18 @@
 namespace forebay {
 
 class Shortcuts {
+  struct Path;
+
  public:
   struct Answer {
     Result<Reply> reply;
     std::shared_ptr<SharedRegion> region;  // of the connection that it came over
     uint64_t connection = 0;
+    Fd handed = {};  // by the server, with the answer
   };
   struct Parts {
     std::function<Answer(Request&&)> ask;  // blocking
-    using Answered = Callback<void(const Answer&)>;
+    using Answered = Callback<void(Answer&&)>;
     std::function<void(Request&&, Answered)> ask_later;  // on the loop, as the answer comes
     std::function<uint64_t()> connection;                // changes when it is lost
     std::function<int()> socket;                         // of it; -1: none
@@ -78,6 +84,17 @@ class Shortcuts {
   static bool may_write_here(const Request& request);
   bool has(const Request& request);
   std::optional<Result<Reply>> write_here(const Request& request);
+  // Small writes, nothing else being under way: gathered with what others write, and to be settled
+  // soon, all that were.
+  struct Gathered {
+    std::shared_ptr<Path> path;
+    posix::GatheredWrites::Piece piece;
+  };
+  bool gather(const Request& request, Gathered& gathered);
+  // Those that wait, which the requests belong to one by one; each is then as by write_here().
+  using Written = std::optional<Result<Reply>>;
+  std::vector<Written> settle(std::span<const Request* const> requests,
+                              std::span<Gathered> gathered);
   void ask_later(const Request& request);  // if it is worth it: it was submitted, and will be sent
 
   // Of a large one, which a thread of ours may do. Is it worth a question before it is sent, when
@@ -85,7 +102,7 @@ class Shortcuts {
   static bool may_begin(const Request& request);
   bool worth_asking(const Request& request);
   Request question(const Request& request);  // asked now
-  void answered(const Request& question, const Answer& answer);
+  void answered(const Request& question, Answer&& answer);
   // False: it is to be sent. `done` runs on that thread; nothing: it is to be sent after all. The
   // request stays until then.
   static constexpr unsigned kMostBegun = 4;  // two that do 4 MiB at a time keep a fast device busy
@@ -100,11 +117,11 @@ class Shortcuts {
   void abandon();
 
   uint64_t done() const { return done_.get(); }
+  uint64_t gathered() const { return gathered_.get(); }
 
  private:
   using Wait = Turns::Wait;
   struct OpenFile;
-  struct Path;
   using PathRef = std::shared_ptr<Path>;
   // What is known of a right.
   struct Known {
@@ -115,6 +132,7 @@ class Shortcuts {
     // Of the last path, for the next one: ext4 writes a file to the disk when it is closed after it
     // was cut, and whoever cuts it again waits for that.
     std::shared_ptr<OpenFile> opened;
+    std::shared_ptr<GatherRoom> room;  // the same
     bool never = false;
     bool cached = false;  // by the last answer: it is in the page cache
   };
@@ -143,7 +161,7 @@ class Shortcuts {
   PathRef path_for(const Request& request);
   static Request question_for(const Request& request);
   PathRef ask(const Request& request);
-  PathRef install(const Request& question, const Answer& answer, std::optional<uint64_t> submits);
+  PathRef install(const Request& question, Answer&& answer, std::optional<uint64_t> submits);
   // Whoever leads the session does not wait for a turn of another thread.
   std::optional<Result<Reply>> use(const PathRef& path, const Request& request, Wait wait);
   bool enter(const PathRef& path, const Request& request);
@@ -151,6 +169,7 @@ class Shortcuts {
                                        Result<Reply>&& result);
   Result<PathRef> open(const Answer& answer, bool writes, std::shared_ptr<OpenFile> before);
   void lost(const Request& request, const PathRef& path, bool for_good = false);
+  bool connected(const Path& path);
   bool alive(const Path& path);
   void give_back(Known& known);
   void forget(const Right& right);
@@ -158,6 +177,8 @@ class Shortcuts {
   Result<Reply> move(const Request& request, Path& path, Wait wait);
   Result<Reply> moved(const Request& request, const Path& path, Result<uint64_t> bytes);
   static Result<uint64_t> write_whole(const Request& request, const Path& path);
+  static Result<uint64_t> write_alone(const Request& request, const Path& path);
+  Result<uint64_t> write_in_common(const Request& request, Path& path);
   Result<uint64_t> move_bytes(const Request& request, Path& path, Wait wait);
   Result<uint64_t> move_around_cache(const Request& request, Path& path, Wait wait);
   Descriptor* keep(const OpenFile& opened);
@@ -170,7 +191,7 @@ class Shortcuts {
   std::atomic<Duration::rep> looked_{0};
   std::atomic<size_t> paths_{0};      // that somebody may use
   std::atomic<uint64_t> submits_{0};  // counted, so that an answer that was overtaken is known
-  Counter done_, io_calls_;
+  Counter done_, gathered_, io_calls_;
   // Last: they finish what they have first. What is begun has a thread at once, because whoever is
   // in while it waits for one would seem to stand still.
   posix::Pool helpers_{kMostBegun, kMostThreads};  // of blocking calls

@@ -64,7 +64,7 @@ constexpr std::array<OpInfo, kOpCount> kOps = {{
      kFlagPlus},
     {Op::lease, "lease", OpKind::shared, kKeeps, kAgain, kHandle | kRight, kCookie | kFlags,
      kFlagShared | kFlagReclaim},
-    {Op::shortcut, "shortcut", OpKind::shared, kKeeps, kAgain, kHandle | kRight, kFlags,
+    {Op::shortcut, "shortcut", OpKind::shared, kKeeps, kAgain, kHandle | kRight, kFlags | kValue,
      kFlagShared},
     {Op::lock_waits, "lock_waits", OpKind::shared, kKeeps, kAgain, kHandle | kData, kValue, 0},
 }};

@@ -79,9 +79,11 @@ enum class Op : uint8_t {
           //               (EOPNOTSUPP: not here; EAGAIN: not now; ENOLCK: too many, or not held)
   // A client on the server's node wants to read, or write, the file itself for a while
   // (server/shortcuts.h).
-  shortcut,  // handle, right, [flag_shared: to read only]
+  shortcut,  // handle, right, [flag_shared: to read only], [value: the layout of memory that it
+             // knows, to gather writes in]
              //         -> data (its path), count and attr.file_id (its device and inode there),
              //            value (the generation, 32 bits, and the number of the shortcut's word),
+             //            attr.rdev (of memory that was handed over: its inode),
              //            end (the right is for reading, too)
              //            (EOPNOTSUPP: never; EAGAIN: not now)
   // Of servers among themselves: about locks that wait (server/lock_search.h).

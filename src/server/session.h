@@ -113,6 +113,8 @@ class Session final : public std::enable_shared_from_this<Session>, private Conn
   // The memory that the client of this connection shares; null: none.
   const std::shared_ptr<SharedRegion>& region() const { return region_; }
   Shortcuts& shortcuts() { return shortcuts_; }
+  // To the client, before the answers that follow; false: it cannot be.
+  bool hand(int descriptor) { return connection_ && connection_->hand(descriptor); }
   // Had it small writes of the file under way when it asked for the shortcut?
   bool amid_writes() const { return amid_writes_; }
   void shortcut_ended() { leave_if_drained(); }

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/log.h"
-#include "server/process.h"
+#include "core/process.h"
 #include "server/session.h"
 #include "transport/shared_region.h"
 

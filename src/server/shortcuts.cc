@@ -1,10 +1,14 @@
 #include "server/shortcuts.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <vector>
 
 #include "core/log.h"
-#include "server/process.h"
+#include "core/process.h"
 #include "server/session.h"
+#include "transport/shared_pages.h"
 #include "transport/shared_region.h"
 
 namespace forebay::server {
@@ -61,6 +65,33 @@ void ShortcutTable::wanted(const std::string& file, ReservationTable::Mode by, T
   }
   Wanted& of = wanted_[file];
   (by == ReservationTable::Mode::whole ? of.by_writer : of.by_others) = now;
+}
+
+bool ShortcutTable::give_space(Shortcut& to, uint32_t user, uint64_t layout) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(spaces_, [](const auto& one) { return one.second.expired(); });
+  const SpaceOf key{to.file_, user, layout};
+  const auto found = spaces_.find(key);
+  if (found != spaces_.end()) to.space_ = found->second.lock();
+  if (!to.space_ && spaces_.size() < kMostSpaces) {
+    if (auto made = SharedPages::create(kGatherSpace)) spaces_[key] = to.space_ = std::move(*made);
+  }
+  return to.space_ != nullptr;
+}
+
+// For good: nobody has it any more.
+void ShortcutTable::take_space(Shortcut& from, bool for_good) {
+  std::vector<std::shared_ptr<Shortcut>> all;  // let go of without the lock
+  Space space;
+  std::lock_guard lock(mutex_);
+  space = std::exchange(from.space_, nullptr);
+  if (!space || !for_good) return;
+  std::erase_if(spaces_, [&](const auto& one) { return one.second.lock() == space; });
+  for (const auto& [number, weak] : all_) {
+    all.push_back(weak.lock());
+    const auto& one = all.back();
+    if (one && one->space_ == space) one->loop_.post([one] { one->recall(); });
+  }
 }
 
 // What waits for them is never told: its loop is gone, or goes.
@@ -148,6 +179,15 @@ void Shortcut::open() {
   word().open(generation_);
 }
 
+void Shortcut::gather(Session& session, uint32_t user, uint64_t layout) {
+  ShortcutTable& table = export_->shortcuts;
+  if (!common_ || layout == 0 || !table.give_space(*this, user, layout)) return;
+  struct stat st;
+  if (::fstat(space_->descriptor(), &st) != 0 || !session.hand(space_->descriptor()))
+    return table.take_space(*this, false);
+  space_inode_ = st.st_ino;
+}
+
 void Shortcut::recall() {
   if (ended() || std::exchange(recalled_, true)) return;
   if (!opened_) return end();
@@ -186,6 +226,7 @@ void Shortcut::end() {
     std::lock_guard lock(export_->shortcuts.mutex_);
     export_->shortcuts.all_.erase(this);
   }
+  export_->shortcuts.take_space(*this, opened_ && word().used(generation_));
   reservation_.release();
   if (const auto session = session_.lock()) session->shortcut_ended();
 }
@@ -227,6 +268,7 @@ Result<Reply> Shortcuts::take(const Request& request) {
       std::make_shared<Shortcut>(session_, *number, ++generation_, request, file->direct != 0);
   if (auto reserved = made->reserve(request.handle); !reserved) return std::move(reserved).error();
   made->open();
+  made->gather(session_, request.caller->uid, request.value);
   all_[*number] = made;
   Reply reply;
   probe.op = Op::read;
@@ -235,6 +277,7 @@ Result<Reply> Shortcuts::take(const Request& request) {
   reply.data = std::move(file->path);
   reply.count = file->device;
   reply.attr.file_id = file->inode;
+  reply.attr.rdev = made->space_inode();
   reply.attr.block_size = file->direct;
   return reply;
 }

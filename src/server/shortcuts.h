@@ -17,7 +17,11 @@
 // Clients that write to one file at the same time have it in common, where they write only pieces
 // that the file system writes as a whole, each by one call (kInCommon): every local one does, with
 // its inode locked. Those of the server (small_writes.h) may be among them. A read, or any other
-// write, ends it for all of them.
+// write, ends it for all of them. Those of one user are given memory in which they gather their
+// small pieces, to write them together (store/gathered_writes.h). They could all write the file
+// anyhow, so nobody has more rights by that; the server never looks into it. What a client has left
+// there when it ended within a write must not come over what is written later: then all of them go
+// on with other memory.
 //
 // A file that is around the page cache is nobody's in common, because direct writes are not done as
 // a whole; and the client does whole blocks of it only.
@@ -38,11 +42,13 @@
 
 #include <array>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 
 #include "core/clock.h"
@@ -53,8 +59,9 @@
 #include "transport/shared_shortcut.h"
 
 namespace forebay {
+class SharedPages;
 class SharedRegion;
-}
+}  // namespace forebay
 
 namespace forebay::server {
 
@@ -95,6 +102,11 @@ class ShortcutTable {
   friend class Shortcut;
   static constexpr Duration kQuiet = std::chrono::milliseconds(250);
   static constexpr size_t kMost = 4096;  // files that are remembered
+  static constexpr size_t kMostSpaces = 64;
+
+  using Space = std::shared_ptr<SharedPages>;
+  bool give_space(Shortcut& to, uint32_t user, uint64_t layout);
+  void take_space(Shortcut& from, bool for_good);
 
   std::atomic<size_t> out_{0};  // that are not ended
   mutable std::mutex mutex_;
@@ -104,10 +116,15 @@ class ShortcutTable {
     Lately lately(Time now) const;
   };
   std::unordered_map<std::string, Wanted> wanted_;
+  // Where those of one user who have a file in common gather what they write.
+  using SpaceOf = std::tuple<std::string, uint32_t, uint64_t>;  // file, user, layout
+  std::map<SpaceOf, std::weak_ptr<SharedPages>> spaces_;
   std::unordered_map<const Shortcut*, std::weak_ptr<Shortcut>> all_;  // that are open
 };
 
 class Shortcut : public std::enable_shared_from_this<Shortcut> {
+  friend class ShortcutTable;
+
  public:
   Shortcut(Session& session, size_t number, uint32_t generation, const Request& request,
            bool direct);
@@ -117,15 +134,18 @@ class Shortcut : public std::enable_shared_from_this<Shortcut> {
   // Takes what it needs of the file; an error says what is in the way.
   Result<void> reserve(const Handle& handle);
   void open();
+  // Hands over memory for writes in common, if it can be had, of that layout. 0: none.
+  void gather(Session& session, uint32_t user, uint64_t layout);
   // Closes the word; the rest follows when nobody is in any more.
   void recall();
   void end();  // whoever is in: the server goes, or it was never opened
 
+  uint64_t space_inode() const { return space_inode_; }  // of the memory that was handed over
   bool ended() const { return !reservation_; }
   const std::string& right() const { return right_; }
   uint64_t value() const {
     return uint64_t(generation_) << 32 | (common_ ? kInCommon : 0) | (direct_ ? kAroundCache : 0) |
-           number_;
+           (space_ ? kGathering : 0) | number_;
   }
 
  private:
@@ -147,6 +167,8 @@ class Shortcut : public std::enable_shared_from_this<Shortcut> {
   std::string file_;
   Reservation reservation_;
   bool common_ = false;
+  std::shared_ptr<SharedPages> space_;  // as long as one of them has the file; the table's mutex
+  uint64_t space_inode_ = 0;
   bool lent_ = false;  // nobody is given a lease meanwhile
   bool opened_ = false, recalled_ = false;
   uint32_t progress_ = 0;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 
+#include "core/fd.h"
 #include "loop/loop.h"
 
 namespace forebay {
@@ -44,8 +45,10 @@ class ByteStream {
   // Does each send() and receive() cost so much (a system call) that fewer are better?
   virtual bool calls_are_dear() const { return true; }
 
-  virtual void announce() {}      // as Connection::announce()
-  virtual void post(uint64_t) {}  // as Connection::post()
+  virtual void announce() {}                       // as Connection::announce()
+  virtual void post(uint64_t) {}                   // as Connection::post()
+  virtual bool hand(int) { return false; }         // as Connection::hand()
+  virtual Fd take_handed(uint64_t) { return {}; }  // as Connection::take_handed()
 
   // One call of readable() as soon as receive() would give something; at once if it would now.
   virtual void await_readable() = 0;

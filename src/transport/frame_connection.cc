@@ -32,6 +32,14 @@ void FrameConnection::post(uint64_t bits) {
   stream_->post(bits);
 }
 
+bool FrameConnection::hand(int descriptor) {
+  return stream_->hand(descriptor);
+}
+
+Fd FrameConnection::take_handed(uint64_t inode) {
+  return stream_->take_handed(inode);
+}
+
 uint64_t FrameConnection::unsent() const {
   return stream_->unsent();
 }

@@ -27,6 +27,8 @@ class FrameConnection final : public Connection {
   void send(std::string head, Memory payload, Sent sent) override;
   void announce() override;
   void post(uint64_t bits) override;
+  bool hand(int descriptor) override;
+  Fd take_handed(uint64_t inode) override;
   uint64_t unsent() const override;
   void close(Error why) override;
   const Peer& peer() const override;

@@ -39,6 +39,8 @@ class FrameStream final : public ByteStream::User,
   void post(uint64_t bits) {
     if (bytes_ && !closing_) bytes_->post(bits);
   }
+  bool hand(int descriptor) { return bytes_ && !closing_ && bytes_->hand(descriptor); }
+  Fd take_handed(uint64_t inode) { return bytes_ ? bytes_->take_handed(inode) : Fd(); }
   uint64_t unsent() const { return out_.bytes(); }
   void close(Error why);
   void abandon();  // the owner is gone: no call to anybody any more

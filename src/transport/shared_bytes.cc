@@ -3,8 +3,11 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
+#include <deque>
 #include <optional>
 
 #include "core/log.h"
@@ -182,7 +185,8 @@ class Rings final : public EpollLoop::Poller,
 // A Unix socket that is, or may become, the lesser half of shared memory.
 class SharedBytes final : public ByteStream, public FdUser {
  public:
-  SharedBytes(Fd socket, uint64_t max_area) : parked_(std::move(socket)), max_area_(max_area) {}
+  SharedBytes(Fd socket, uint64_t max_area)
+      : parked_(std::move(socket)), server_(true), max_area_(max_area) {}
   SharedBytes(Fd socket, std::shared_ptr<Rings> rings)
       : parked_(std::move(socket)), rings_(std::move(rings)), undecided_(false) {}
   ~SharedBytes() override {
@@ -225,6 +229,26 @@ class SharedBytes final : public ByteStream, public FdUser {
   void post(uint64_t bits) override {
     if (rings_) rings_->post(bits);
   }
+  bool hand(int descriptor) override {
+    // It rings, too.
+    return rings_ && watch_ && shared::send_with(watch_->fd(), "", 1, {descriptor, -1}).has_value();
+  }
+  // It was sent before the frame that speaks of it.
+  Fd take_handed(uint64_t inode) override {
+    const auto is_it = [&](const Fd& fd) {
+      struct stat st;
+      return ::fstat(fd.get(), &st) == 0 && st.st_ino == inode;
+    };
+    for (;;) {
+      const auto found = std::ranges::find_if(handed_, is_it);
+      if (found != handed_.end()) {
+        Fd it = std::move(*found);
+        handed_.erase(found);
+        return it;
+      }
+      if (!rings_ || !watch_ || take_rings() <= 0) return {};
+    }
+  }
 
   void await_readable() override {
     wants_bytes_ = undecided_;
@@ -247,8 +271,7 @@ class SharedBytes final : public ByteStream, public FdUser {
     if (undecided_) return decide();
     if (!rings_) return user_->readable();
     // Rung, or the end.
-    std::array<char, 256> rung;
-    const ssize_t n = ::recv(watch_->fd(), rung.data(), rung.size(), MSG_DONTWAIT);
+    const ssize_t n = take_rings();
     if (n == 0) {
       rings_->ended(0);
     } else if (n < 0 && errno != EAGAIN && errno != EINTR) {
@@ -260,6 +283,21 @@ class SharedBytes final : public ByteStream, public FdUser {
   }
   void writable() override { user_->writable(); }
   void deferred() override { user_->deferred(); }
+
+  // As recv. The server's end takes no descriptors: clients hand it none.
+  ssize_t take_rings() {
+    std::array<char, 256> rung;
+    if (server_) return ::recv(watch_->fd(), rung.data(), rung.size(), MSG_DONTWAIT);
+    shared::Received handed;
+    const Result<size_t> n =
+        shared::receive_some_with(watch_->fd(), rung.data(), rung.size(), handed);
+    if (!n) return errno = n.error().code(), -1;
+    for (Fd& fd : handed) {
+      if (fd) handed_.push_back(std::move(fd));
+      if (handed_.size() > kMostHanded) handed_.pop_front();
+    }
+    return static_cast<ssize_t>(*n);
+  }
 
   void start_rings() {
     rings_->attach(*loop_, *user_, watch_->fd());
@@ -321,12 +359,15 @@ class SharedBytes final : public ByteStream, public FdUser {
   Loop* loop_ = nullptr;
   User* user_ = nullptr;
   Fd parked_;  // while no loop watches it
+  const bool server_ = false;
   std::optional<FdWatch> watch_;
   std::shared_ptr<Rings> rings_;
   bool undecided_ = true;     // the server's end, until the first byte comes
   bool wants_bytes_ = false;  // meanwhile
   std::optional<int> broken_;
   uint64_t max_area_ = 0;
+  static constexpr size_t kMostHanded = 16;
+  std::deque<Fd> handed_;
 };
 
 }  // namespace

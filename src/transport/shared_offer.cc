@@ -48,8 +48,8 @@ Result<void> send_with(int socket, const void* bytes, size_t size, Descriptors d
   return {};
 }
 
-Result<Received> receive_with(int socket, void* bytes, size_t size) {
-  iovec piece{bytes, size};
+Result<size_t> receive_some_with(int socket, void* bytes, size_t most, Received& received) {
+  iovec piece{bytes, most};
   Control control{};
   msghdr message{};
   message.msg_iov = &piece;
@@ -59,8 +59,6 @@ Result<Received> receive_with(int socket, void* bytes, size_t size) {
   message.msg_controllen = closers.load() < kMostClosers ? CMSG_LEN(sizeof(Descriptors)) : 0;
   const ssize_t n = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n < 0) return Error(errno);
-  if (n == 0) return Error(ECONNRESET, "closed by peer");
-  Received received;
   size_t count = 0;
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
@@ -71,7 +69,15 @@ Result<Received> receive_with(int socket, void* bytes, size_t size) {
       if (count < received.size()) received[count++] = std::move(held);
     }
   }
-  if (static_cast<size_t>(n) != size) {
+  return static_cast<size_t>(n);
+}
+
+Result<Received> receive_with(int socket, void* bytes, size_t size) {
+  Received received;
+  const Result<size_t> n = receive_some_with(socket, bytes, size, received);
+  if (!n) return n.error();
+  if (*n == 0) return Error(ECONNRESET, "closed by peer");
+  if (*n != size) {
     for (Fd& fd : received) {
       if (fd) close_elsewhere(std::move(fd));
     }

@@ -35,6 +35,8 @@ Result<void> send_with(int socket, const void* bytes, size_t size, Descriptors d
 // Receives all of it, and the first descriptors that came with it, if any. EAGAIN if nothing has
 // come; a part is EPROTO, because it was sent in one piece.
 using Received = std::array<Fd, 2>;
+// The same of any number of bytes, which it returns; 0: the end.
+Result<size_t> receive_some_with(int socket, void* bytes, size_t most, Received& received);
 Result<Received> receive_with(int socket, void* bytes, size_t size);
 
 // Closes a descriptor of unknown kind, which may take as long as its sender likes (one of a file

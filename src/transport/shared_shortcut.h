@@ -27,6 +27,14 @@ inline constexpr uint64_t kMostInCommon = 128 << 10;
 // Of a file that is read and written around the page cache, in whole blocks. Also added.
 inline constexpr uint32_t kAroundCache = 1 << 17;
 
+// Of a file in common: memory was handed over before, the same to all of one user who have the file
+// in common and know its layout, in which they may gather what they write
+// (store/gathered_writes.h). Also added.
+inline constexpr uint32_t kGathering = 1 << 18;
+inline constexpr uint64_t kGatherSpace = (uint64_t(32) * 128 << 10) + (32 << 10);  // bytes of it
+
+inline constexpr uint32_t kShortcutMarks = kInCommon | kAroundCache | kGathering;
+
 class ShortcutWord {
  public:
   // ---- The server's ----

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "core/callback.h"
+#include "core/fd.h"
 #include "core/memory.h"
 #include "core/op.h"
 #include "core/result.h"
@@ -81,6 +82,12 @@ class Connection {
   // Tells the other end, if it shares memory with this one, of what lies there: which places the
   // bits stand for is between the handlers.
   virtual void post(uint64_t) {}
+
+  // Gives a copy of the descriptor to the other end, if it shares memory with this one, before the
+  // frames that follow. False: it cannot be. The other end may still not get it (it has too many),
+  // and takes it by its inode, which those frames may tell; a few wait for that.
+  virtual bool hand(int) { return false; }
+  virtual Fd take_handed(uint64_t) { return {}; }
 
   // The next frame will come in some 50 us, and so may the answer to it: whoever would have to be
   // woken for it may be woken now. Does nothing where that costs more than it gains.
