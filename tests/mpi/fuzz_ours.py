@@ -7,7 +7,7 @@
 --apart: ranks are dealt out to so many name spaces of processes, or to one each, which look to us
 like nodes (needs root). With several servers, each node has one.
 
---kill: servers are killed and started again all the while.
+--kill: servers are killed and started again all the while, once every rank has reached one.
 
 The seed is of the day, so that every day sees other cases; FOREBAY_SEED plays one again."""
 import argparse
@@ -55,6 +55,9 @@ def main():
                      "--seed", seed, "--zeros", "--seconds", options.seconds]
             words += (["--case", options.case, "--times", options.cases] if options.case
                       else ["--cases", options.cases])
+            ready = os.path.join(scratch, "ready")
+            if options.kill:
+                words += ["--ready", ready]
             if options.only:
                 words += ["--only", options.only]
             if options.without:
@@ -64,7 +67,9 @@ def main():
                     env.update(launch.between_nodes(options.mpi))
                     words = stack.enter_context(launch.nodes(
                         options.apart or options.ranks, server.run_dirs if server else ()))(words)
-                kills = stack.enter_context(server.killed_all_the_while()) if options.kill else None
+                kills = None
+                if options.kill:
+                    kills = stack.enter_context(server.killed_all_the_while(ready))
                 code, text = launch.run(
                     launch.command(options.mpi, options.ranks,
                                    launch.libraries(options.build, options.mpi, options.ranks),

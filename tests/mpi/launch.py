@@ -164,12 +164,15 @@ class Server:
         self.start(number)
 
     @contextlib.contextmanager
-    def killed_all_the_while(self):
-        """One after the other, every second or so. Gives a list with one entry for each."""
+    def killed_all_the_while(self, ready):
+        """One after the other, every second or so, once there is a file `ready`. Gives a list with
+        one entry for each."""
         over, kills, failed = threading.Event(), [], []
 
         def kill():
             while not over.wait(0.3 + len(kills) % 5 * 0.2):
+                if not os.path.exists(ready):
+                    continue
                 kills.append(len(kills) % len(self.run_dirs))
                 try:
                     self.kill_and_start(kills[-1])

@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <stdexcept>
+#include <string>
 
 #include "case.h"
 #include "watchdog.h"
@@ -17,6 +19,17 @@ bool agree(bool mine) {
   return flag;
 }
 
+// Whoever has a file open for the first time has to reach its server.
+void say_ready(const fuzz::Options& options, int rank) {
+  MPI_File file;
+  const std::string path = options.dir + "/first";
+  const int mode = MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE;
+  if (MPI_File_open(MPI_COMM_WORLD, path.c_str(), mode, MPI_INFO_NULL, &file) == MPI_SUCCESS)
+    MPI_File_close(&file);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0) std::ofstream(options.ready) << '\n';
+}
+
 int run(fuzz::Options options) {
   int rank = 0, ranks = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -27,6 +40,7 @@ int run(fuzz::Options options) {
     options.seed = static_cast<uint64_t>(begin.time_since_epoch().count()) % 1000000000 + 1;
   MPI_Bcast(&options.seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
 
+  if (!options.ready.empty()) say_ready(options, rank);
   fuzz::Watchdog watchdog(options.timeout);
   int64_t first = options.only_case >= 0 ? options.only_case : options.from;
   int64_t last = options.only_case >= 0 ? first + 1 : first + options.cases;

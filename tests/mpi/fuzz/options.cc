@@ -81,6 +81,8 @@ Options parse_options(int argc, char** argv) {
       o.only_case = number(value());
     else if (name == "--from")
       o.from = number(value());
+    else if (name == "--ready")
+      o.ready = value();
     else if (name == "--times")
       o.times = std::max<int64_t>(number(value()), 1);
     else if (name == "--cases")
@@ -119,6 +121,7 @@ const char* usage() {
          "  --seconds S    stop after S seconds, however many cases were run\n"
          "  --case K       only case K of the seed (same number of ranks, same --only and "
          "--without)\n"
+         "  --ready FILE   make this file when every rank has had a file open\n"
          "  --times N      play each case so often, for what fails now and then\n"
          "  --only KIND    independent, collective, nonblocking, split, shared, ordered, atomic, "
          "mixed\n"

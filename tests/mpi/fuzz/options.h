@@ -16,6 +16,7 @@ struct Options {
   double seconds = 0;  // 0: no limit
   std::string only;    // a kind of case; empty: all in turn
   std::string dir = ".";
+  std::string ready;  // a file that is made when every rank has had a file open; empty: none
   std::set<std::string> without;
   int timeout = 60;    // seconds for one case
   bool zeros = false;  // what was never written must read as zeros

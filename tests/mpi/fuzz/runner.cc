@@ -53,11 +53,13 @@ void Runner::step(const Step& s) {
       wait(turn);
       break;
     case Verb::end_split: {
-      Flight& flight = *flights_.at(turn.accesses[0]->id);
+      const auto found = flights_.find(turn.accesses[0]->id);
+      if (found == flights_.end()) break;  // it could not begin
+      Flight& flight = *found->second;
       MPI_Status status;
       if (ok("_end", end_split(*flight.access, file_, flight.buffer.address(), &status)))
         finish(flight, &status);
-      flights_.erase(turn.accesses[0]->id);
+      flights_.erase(found);
       break;
     }
     case Verb::position:
