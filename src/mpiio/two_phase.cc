@@ -128,8 +128,7 @@ void TwoPhase::step() {
   if (reading() && late_ && !opened_.empty())
     send_all(opened_.front(), own_area().buffer(first_number()), step_);
   exchange_.complete(step_);
-  if (!reading() && !opened_.empty())
-    own_area().wait_for_all(first_number(), progress);
+  if (!reading() && !opened_.empty()) own_area().wait_for_all(first_number(), progress);
   end_store();
   if (!reading() && kept_.order_.known()) PMPI_Barrier(file_.comm);  // nobody stores the one before
   if (!opened_.empty()) move_first();

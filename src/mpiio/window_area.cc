@@ -63,13 +63,16 @@ bool WindowArea::take(uint32_t window) {
 }
 
 void WindowArea::filled(uint32_t window, uint64_t bytes_there) {
-  half(window).there = bytes_there;
+  half(window).there.store(bytes_there, std::memory_order_relaxed);
   half(window).state.set_and_wake(word(window, kFilled));
 }
 
 WindowArea::Seen WindowArea::see(uint32_t window) const {
   const WindowAbout& what = about(window);
-  return {what, half(window).there, {runs(window), what.runs}, buffer(window)};
+  return {what,
+          half(window).there.load(std::memory_order_relaxed),
+          {runs(window), what.runs},
+          buffer(window)};
 }
 
 void WindowArea::release(uint32_t window) {

@@ -13,6 +13,7 @@
 // it, as MPI jobs do.
 #pragma once
 
+#include <atomic>
 #include <span>
 
 #include "core/extents.h"
@@ -99,9 +100,9 @@ class WindowArea {
   static constexpr uint32_t kPhaseBits = 2, kPlans = 2 * kAhead;
 
   struct Half {
-    SignalWord state;  // of which window it is, and that one's phase
-    SignalWord left;   // ranks that have left it
-    uint64_t there = 0;
+    SignalWord state;                // of which window it is, and that one's phase
+    SignalWord left;                 // ranks that have left it
+    std::atomic<uint64_t> there{0};  // who only wants to know what is planned looks too early
   };
   struct Head {
     Shape shape;
