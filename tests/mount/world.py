@@ -110,10 +110,13 @@ class World:
     def alike(self, what, ours, theirs):
         # The kernel looks at what a name is, and how long, before it asks us whether it may be used;
         # of two paths, at the last name of the first (and whose it is, protected_hardlinks) before
-        # we are asked about the folders of the second.
+        # we are asked about the folders of the second. A link that open() must not follow is ELOOP,
+        # but in another's sticky folder EACCES, with O_CREAT, where the kernel makes the file.
         sooner = ["!EISDIR", "!ENOTDIR", "!ENAMETOOLONG"]
         if what.startswith(("rename", "link")):
             sooner += ["!ENOENT", "!EEXIST", "!ELOOP", "!EPERM"]
+        if what.startswith("open"):
+            sooner += ["!ELOOP"]
         return ours == theirs or (theirs in ("!EACCES", "!EPERM") and ours in sooner)
 
     def note(self, line):
