@@ -261,9 +261,10 @@ TEST(ClientSystem, AChildThatNeverUsesTheStoreMayDestroyIt) {
 }
 
 TEST(ClientSystem, ForkWhileOtherThreadsAreInCalls) {
-#ifdef __SANITIZE_THREAD__
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP()
-      << "TSan's allocator may be locked by another thread at the fork, and is so in the child";
+      << "the sanitizer's allocator may be locked by another thread at the fork, and is so "
+         "in the child";
 #endif
   ServerProcess server;
   auto store = server.connect().value();
